@@ -1,0 +1,41 @@
+"""The question that every policy answers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.cluster import Cluster
+from dplace.op_graph import OpGraph
+
+__all__ = ["Objective", "Problem"]
+
+Objective = Literal["latency", "throughput"]
+"""``latency``: the shortest makespan of one request; ``throughput``: the smallest bottleneck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """A graph, what its ops cost on each device, and what a placement must keep to."""
+
+    graph: OpGraph
+    cluster: Cluster
+    seconds: NDArray[np.float64]
+    """Shape ``(num_ops, num_devices)``: time of one execution, in seconds; ``inf`` where the
+    device cannot run the op."""
+    measured: NDArray[np.bool_]
+    """Shape ``(num_ops, num_devices)``: whether that time was measured rather than modelled."""
+    pins: NDArray[np.int32]
+    """Shape ``(num_ops,)``: the device an op must go to, or -1 where the policy is free."""
+    objective: Objective = "latency"
+
+    @property
+    def num_ops(self) -> int:
+        """Return the number of ops."""
+        return self.graph.num_ops
+
+    @property
+    def num_devices(self) -> int:
+        """Return the number of devices."""
+        return self.cluster.num_devices

@@ -1,0 +1,67 @@
+"""What one run of a placed model looks like on the clock, as the simulator predicts it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Lowered", "Timeline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lowered:
+    """A placement as it will really run: parts in order on each device, and transfers.
+
+    Compressed lists are read as in ``OpGraph``. Parts are numbered in the order in which they
+    start; so are transfers. A part runs whole: its inputs must all have arrived before it starts
+    and its outputs appear together when it ends.
+    """
+
+    placement: NDArray[np.int32]
+    """Shape ``(num_ops,)``: the device of each op."""
+    part_device: NDArray[np.int32]
+    """Shape ``(num_parts,)``."""
+    part_offsets: NDArray[np.int32]
+    part_ops: NDArray[np.int32]
+    """Ops of each part in the order they run; compressed by part. Holds every op once."""
+    part_of_op: NDArray[np.int32]
+    """Shape ``(num_ops,)``."""
+    transfer_value: NDArray[np.int32]
+    """Shape ``(num_transfers,)``: one transfer for each value and device that lacks it."""
+    transfer_source: NDArray[np.int32]
+    """Device that the value comes from."""
+    transfer_target: NDArray[np.int32]
+    """Device that the value goes to."""
+
+    @property
+    def num_parts(self) -> int:
+        """Return the number of parts."""
+        return len(self.part_device)
+
+    @property
+    def num_transfers(self) -> int:
+        """Return the number of transfers."""
+        return len(self.transfer_value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """Start and end of everything in one run; all times in seconds from the request's arrival."""
+
+    makespan_s: float
+    """When the last graph output is in host memory."""
+    part_start_s: NDArray[np.float64]
+    part_end_s: NDArray[np.float64]
+    """Shape ``(num_parts,)``; the call's overhead lies between the two."""
+    op_start_s: NDArray[np.float64]
+    op_end_s: NDArray[np.float64]
+    """Shape ``(num_ops,)``."""
+    transfer_start_s: NDArray[np.float64]
+    transfer_end_s: NDArray[np.float64]
+    """Shape ``(num_transfers,)``."""
+    busy_s: NDArray[np.float64]
+    """Shape ``(num_devices,)``: time in which the device runs a part."""
+    weight_bytes: NDArray[np.int64]
+    """Shape ``(num_devices,)``: distinct weights that the device holds."""
+    peak_bytes: NDArray[np.int64]
+    """Shape ``(num_devices,)``: weights and live values at the worst moment."""
