@@ -1,0 +1,121 @@
+"""What ``place`` and ``simulate`` answer, and its JSON form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dplace.plan.records import Plan, PlannedDevice
+
+__all__ = ["PlaceAnswer", "SimulateAnswer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceAnswer:
+    """A placement that was found, as the plan that would run it, and how it was found."""
+
+    plan: Plan
+    out: Path | None
+    """The folder that the plan was written to; None when it was not written."""
+    transfers: int
+    """Number of copies of a value from one device to another."""
+    transfer_bytes: int
+    """What they carry in all."""
+    scores: Mapping[str, float]
+    """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
+    evaluations: int
+    """Placements that were simulated."""
+    warnings: tuple[str, ...] = ()
+    """Sentences on what was assumed, one for each thing."""
+
+    @property
+    def gap_to_bound(self) -> float | None:
+        """Return how far above the lower bound the makespan is: 0.031 for 3.1 %."""
+        return gap(self.plan.makespan_s, self.plan.bound_s)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the answer as one JSON object."""
+        plan = self.plan
+        return {
+            "model": plan.model,
+            "cluster": plan.cluster,
+            "objective": plan.objective,
+            "policy": plan.policy,
+            "optimize": plan.optimize,
+            "opt_level": plan.opt_level,
+            "dims": dict(plan.dims),
+            "makespan_s": plan.makespan_s,
+            "bound_s": plan.bound_s,
+            "gap_to_bound": self.gap_to_bound,
+            "best_single_device_s": plan.best_single_device_s,
+            "devices": [device_json(device) for device in plan.devices],
+            "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
+            "parts": len(plan.parts),
+            "scores": dict(self.scores),
+            "evaluations": self.evaluations,
+            "warnings": list(self.warnings),
+            "plan": None if self.out is None else str(self.out),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateAnswer:
+    """What a plan folder is predicted to take, simulated anew."""
+
+    folder: Path
+    plan: Plan
+    """The plan as it was read, with the figures of when it was made."""
+    makespan_s: float
+    """The makespan as simulated now."""
+    devices: tuple[PlannedDevice, ...]
+    """The plan's devices, with ``busy_s`` and ``peak_bytes`` as simulated now."""
+    transfers: int
+    """Number of copies of a value from one device to another."""
+    transfer_bytes: int
+    """What they carry in all."""
+    warnings: tuple[str, ...] = ()
+    """Sentences on what was assumed, one for each thing."""
+
+    @property
+    def gap_to_bound(self) -> float | None:
+        """Return how far above the plan's lower bound the makespan is: 0.031 for 3.1 %."""
+        return gap(self.makespan_s, self.plan.bound_s)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the answer as one JSON object."""
+        plan = self.plan
+        return {
+            "model": plan.model,
+            "cluster": plan.cluster,
+            "objective": plan.objective,
+            "policy": plan.policy,
+            "optimize": plan.optimize,
+            "opt_level": plan.opt_level,
+            "dims": dict(plan.dims),
+            "makespan_s": self.makespan_s,
+            "planned_makespan_s": plan.makespan_s,
+            "bound_s": plan.bound_s,
+            "gap_to_bound": self.gap_to_bound,
+            "best_single_device_s": plan.best_single_device_s,
+            "devices": [device_json(device) for device in self.devices],
+            "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
+            "parts": len(plan.parts),
+            "warnings": list(self.warnings),
+            "plan": str(self.folder),
+        }
+
+
+def device_json(device: PlannedDevice) -> dict[str, object]:
+    """Return what a device has to do, as a JSON object."""
+    return {
+        "name": device.name,
+        "kind": device.kind,
+        "ops": device.num_ops,
+        "weight_bytes": device.weight_bytes,
+        "peak_bytes": device.peak_bytes,
+        "busy_s": device.busy_s,
+    }
+
+
+def gap(makespan_s: float, bound_s: float) -> float | None:
+    """Return by what fraction a makespan exceeds its bound; None when the bound is 0."""
+    return makespan_s / bound_s - 1 if bound_s > 0 else None

@@ -1,0 +1,142 @@
+"""The answers of ``place`` and ``simulate`` as tables, at most 80 columns wide."""
+
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dplace.plan.records import Plan, PlannedDevice
+from dplace.report.answer import PlaceAnswer, SimulateAnswer
+from dplace.report.plain import plain, size_text, time_text
+
+__all__ = ["columns", "facts", "place_table", "simulate_table"]
+
+
+def place_table(answer: PlaceAnswer) -> RenderableType:
+    """Return the placement for people: a headline, the devices, the figures, what to do next."""
+    plan = answer.plan
+    lines = [
+        *plan_facts(plan, answer.transfers, answer.transfer_bytes),
+        ("Policy", policy_text(answer)),
+    ]
+    if answer.out is None:
+        lines.append(("Plan", "not written; -o DIR writes it"))
+    else:
+        lines.append(("Plan", str(answer.out)))
+        lines.append(("Next", next_text(answer)))
+    head = headline(plan.makespan_s, plan.best_single_device_s, answer.gap_to_bound)
+    return Group(head, "", device_table(plan.devices, plan.makespan_s), "", facts(lines))
+
+
+def simulate_table(answer: SimulateAnswer) -> RenderableType:
+    """Return the prediction for people: a headline, the devices, the figures."""
+    plan = answer.plan
+    lines = plan_facts(plan, answer.transfers, answer.transfer_bytes)
+    if not math.isclose(answer.makespan_s, plan.makespan_s, rel_tol=1e-6):
+        lines.append(("When made", f"{time_text(plan.makespan_s)} predicted"))
+    head = headline(answer.makespan_s, plan.best_single_device_s, answer.gap_to_bound)
+    return Group(head, "", device_table(answer.devices, answer.makespan_s), "", facts(lines))
+
+
+def headline(makespan_s: float, single_s: float, gap: float | None) -> Text:
+    """Return the prediction in one line."""
+    if math.isfinite(single_s) and makespan_s > 0:
+        against = f"{single_s / makespan_s:.2f}x as fast as one device"
+    else:
+        against = "one device cannot hold it"
+    above = "" if gap is None else f", {max(gap, 0) * 100:.1f} % above the bound"
+    return Text(f"Predicted {time_text(makespan_s)}, {against}{above}", style="bold")
+
+
+def device_table(devices: Sequence[PlannedDevice], makespan_s: float) -> Table:
+    """Return a row for each device: what it holds and how long it computes."""
+    table = columns("Device", "Kind", ">Ops", ">Weights", ">Peak memory", ">Busy", ">of the time")
+    for device in devices:
+        share = device.busy_s / makespan_s if makespan_s > 0 else 0.0
+        table.add_row(
+            cell(device.name),
+            cell(device.kind),
+            str(device.num_ops),
+            size_text(device.weight_bytes),
+            size_text(device.peak_bytes),
+            time_text(device.busy_s),
+            f"{share * 100:.0f} %",
+        )
+    return table
+
+
+def plan_facts(plan: Plan, transfers: int, transfer_bytes: int) -> list[tuple[str, str]]:
+    """Return what a plan is, as pairs of a word and its value."""
+    lines = [
+        ("Model", f"{plan.model} ({optimize_text(plan)})"),
+        ("Cluster", plan.cluster),
+        ("One device", single_text(plan)),
+        ("Bound", f"no placement takes less than {time_text(plan.bound_s)}"),
+        ("Transfers", f"{transfers}, {size_text(transfer_bytes)} in all"),
+        ("Parts", str(len(plan.parts))),
+    ]
+    if plan.dims:
+        sizes = ", ".join(f"{name}={size}" for name, size in plan.dims.items())
+        lines.insert(1, ("Dimensions", sizes))
+    return lines
+
+
+def optimize_text(plan: Plan) -> str:
+    """Return in words what was done to the model before it was cut."""
+    if plan.optimize == "none":
+        return "as it is"
+    return f"optimized: {plan.optimize}, {plan.opt_level}"
+
+
+def single_text(plan: Plan) -> str:
+    """Return in words what the best single device takes."""
+    if math.isfinite(plan.best_single_device_s):
+        return f"the best takes {time_text(plan.best_single_device_s)}"
+    return "none has the memory for all"
+
+
+def policy_text(answer: PlaceAnswer) -> str:
+    """Return the policy, what it was compared with and what that cost."""
+    scores = ", ".join(f"{name} {time_text(score)}" for name, score in answer.scores.items())
+    tried = f"; {scores}" if scores else ""
+    return f"{answer.plan.policy} after {answer.evaluations} evaluations{tried}"
+
+
+def next_text(answer: PlaceAnswer) -> str:
+    """Return the command that runs the plan."""
+    command = f"dplace run {shlex.quote(str(answer.out))}"
+    if answer.plan.optimize == "portable":
+        return f"{command}   where the cluster is"
+    return command
+
+
+def columns(*headers: str) -> Table:
+    """Return an empty table without lines; ``>`` before a header puts its numbers right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers:
+        right = header.startswith(">")
+        table.add_column(
+            header.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    return table
+
+
+def facts(lines: Iterable[tuple[str, str]]) -> Table:
+    """Return pairs of a word and its value, one a line."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, value in lines:
+        table.add_row(Text(word, style="bold"), cell(value))
+    return table
+
+
+def cell(text: str) -> Text:
+    """Return text as it is: no markup, no emoji codes, nothing a terminal acts on."""
+    return Text(plain(text))

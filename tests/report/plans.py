@@ -1,0 +1,123 @@
+"""A plan made by hand, for tests of what is shown of one."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from dplace.plan.records import Part, Plan, PlannedDevice, Step, ValueType
+from dplace.report.answer import PlaceAnswer, SimulateAnswer
+from dplace.report.model_summary import Capture, ModelSummary, OpTypeUse, Uncut
+
+
+def device(name: str = "cpu:0", **changes: Any) -> PlannedDevice:
+    """Return a device that runs 3 ops for 8 ms."""
+    made = PlannedDevice(
+        name=name,
+        kind="CPU",
+        provider="CPUExecutionProvider",
+        index=0,
+        host=0,
+        memory_bytes=8_000_000_000,
+        call_overhead_s=1e-5,
+        num_ops=3,
+        weight_bytes=4_000_000,
+        peak_bytes=6_500_000,
+        busy_s=0.008,
+        program=(Step(action="run", subject="part-0"),),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def part(name: str, device_name: str) -> Part:
+    """Return a part of three ops."""
+    return Part(
+        name=name,
+        file=f"parts/{name}.onnx",
+        device=device_name,
+        inputs=("x",),
+        outputs=("y",),
+        digest="sha256:00",
+        weights_file=None,
+        weights_digest=None,
+        num_ops=3,
+        predicted_s=0.004,
+    )
+
+
+def plan(**changes: Any) -> Plan:
+    """Return a plan of two parts on two cores: 10 ms, where one core takes 16 ms."""
+    made = Plan(
+        model="towers.onnx",
+        model_digest="sha256:00",
+        cluster="2xCPU",
+        objective="latency",
+        policy="auto",
+        optimize="native",
+        opt_level="all",
+        runtime={"onnxruntime": "1.31.1"},
+        makespan_s=0.010,
+        bound_s=0.008,
+        best_single_device_s=0.016,
+        inputs=(ValueType(name="x", type="tensor(float)", shape=("batch", 4)),),
+        outputs=(ValueType(name="y", type="tensor(float)", shape=None),),
+        passthrough=(),
+        devices=(device("cpu:0"), device("cpu:1", num_ops=2, busy_s=0.006, weight_bytes=900)),
+        parts=(part("cpu0-000", "cpu:0"), part("cpu1-000", "cpu:1")),
+        values=(),
+        dims={"batch": 8},
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def placed(**changes: Any) -> PlaceAnswer:
+    """Return the answer that has this plan, written to ``out/plan``."""
+    made = PlaceAnswer(
+        plan=plan(),
+        out=Path("out/plan"),
+        transfers=1,
+        transfer_bytes=4096,
+        scores={"single": 0.016, "heft": 0.0112},
+        evaluations=120,
+        warnings=("batch is taken as 1",),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def simulated(**changes: Any) -> SimulateAnswer:
+    """Return the prediction of this plan, as it was made."""
+    made = SimulateAnswer(
+        folder=Path("out/plan"),
+        plan=plan(),
+        makespan_s=0.010,
+        devices=plan().devices,
+        transfers=1,
+        transfer_bytes=4096,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def summary(**changes: Any) -> ModelSummary:
+    """Return the summary of a model with an If."""
+    made = ModelSummary(
+        model="towers.onnx",
+        ir_version=8,
+        producer="pytorch 2.4",
+        opset_imports={"ai.onnx": 17, "com.microsoft": 1},
+        functions=("local:gate",),
+        optimize="none",
+        num_nodes=9,
+        num_ops=6,
+        num_weights=4,
+        weight_bytes=4_000_900,
+        inputs=(ValueType(name="x", type="tensor(float)", shape=("batch", None, 4)),),
+        outputs=(ValueType(name="y", type="tensor(float)", shape=None),),
+        dynamic_dims={"batch": 1},
+        op_types=(
+            OpTypeUse(op_type="Relu", count=2, flop=2e6, size_bytes=8e6),
+            OpTypeUse(op_type="MatMul", count=3, flop=6e6, size_bytes=12e6),
+            OpTypeUse(op_type="If", count=1, flop=0, size_bytes=0),
+        ),
+        captures=(Capture(op="y", op_type="If", values=("h", "w")),),
+        uncut=(Uncut(reason="control-flow", op="y", detail="2 bodies with 5 nodes"),),
+    )
+    return dataclasses.replace(made, **changes)
