@@ -4,10 +4,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line."""
-    from dplace.commands.app import app
+    """Run the command line and leave with its exit code."""
+    from dplace.commands.app import main as run
 
-    app()
+    run()
 
 
 if __name__ == "__main__":
