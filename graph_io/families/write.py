@@ -1,0 +1,55 @@
+"""Members of a family as files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from dplace.errors import InputError
+from dplace.graph_io.families.members import generate
+
+__all__ = ["write_family"]
+
+
+def write_family(
+    family: str, out: Path, *, count: int, seed: int, size: float = 1.0
+) -> Iterator[Path]:
+    """Write members of a family to ``out/<name>.onnx`` and yield each path once it is there.
+
+    The folder is made if it is missing; a file of the same name is replaced. Each file is
+    written beside its place and renamed, so whoever looks sees a whole model or none.
+
+    Args:
+        family: one of ``FAMILIES``.
+        out: the folder to write into.
+        count: number of members; at least 1.
+        seed: at least 0.
+        size: as for ``generate``.
+
+    Raises:
+        InputError: for what ``generate`` refuses (before anything is written), and for a folder
+            that cannot be made or written.
+    """
+    members = generate(family, count=count, seed=seed, size=size)
+    return _write(members, out)
+
+
+def _write(members: Iterator[tuple[str, onnx.ModelProto]], out: Path) -> Iterator[Path]:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be made a folder: {error.strerror}") from error
+    for name, model in members:
+        path = out / f"{name}.onnx"
+        partial = out / f".{name}.onnx.{os.getpid()}.partial"
+        try:
+            partial.write_bytes(model.SerializeToString(deterministic=True))
+            partial.replace(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+        yield path
