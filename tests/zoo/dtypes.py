@@ -44,7 +44,8 @@ def cast_there_and_back(dtype: str, opset: int, ir_version: int) -> Callable[[],
 
 def every_number_type_across() -> Situation:
     """All integer and float types that numpy knows, and bool, cross in one model."""
-    kinds = "INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 DOUBLE BOOL".split()
+    kinds = ["INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"]
+    kinds += ["FLOAT16", "DOUBLE", "BOOL"]
     lines = ["a = Abs(x)"]
     for number, kind in enumerate(kinds):
         to = TensorProto.DataType.Value(kind)

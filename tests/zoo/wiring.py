@@ -246,6 +246,23 @@ def domain_has_two_names() -> Situation:
     return Situation(model=model, feeds=calls({"x": (2, 4)}), source="rule 3", is_checked=False)
 
 
+def contrib_domain_is_not_imported() -> Situation:
+    """A com.microsoft op without an import of its domain, which onnxruntime lets pass."""
+    model = parse(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[N, 4] x) => (float[N, 4] y) {
+            a = Sin(x)
+            b = com.microsoft.FastGelu (a)
+            y = Neg(b)
+        }
+        """
+    )
+    return Situation(
+        model=model, feeds=calls({"x": (2, 4)}), source="rule 3", may_refuse=True, is_checked=False
+    )
+
+
 def layers_in_a_row(num: int = 6) -> Situation:
     """Six equal layers whose ops onnxruntime fuses (LayerNorm, Gelu, skip)."""
     lines = ["h0 = MatMul(x, w0)"]
@@ -334,6 +351,7 @@ SITUATIONS = (
     dead_ends,
     empty_optionals_and_unused_outputs,
     domain_has_two_names,
+    contrib_domain_is_not_imported,
     layers_in_a_row,
     convolutions_with_branches,
 )
