@@ -43,7 +43,9 @@ def simulate_table(answer: SimulateAnswer) -> RenderableType:
 
 def headline(makespan_s: float, single_s: float, gap: float | None) -> Text:
     """Return the prediction in one line."""
-    if math.isfinite(single_s) and makespan_s > 0:
+    if makespan_s <= 0:
+        return Text(f"Predicted {time_text(makespan_s)}, nothing to compute", style="bold")
+    if math.isfinite(single_s):
         against = f"{single_s / makespan_s:.2f}x as fast as one device"
     else:
         against = "one device cannot hold it"

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from dplace.plan.records import Part, Plan, PlannedDevice, Step, ValueType
+from dplace.plan.records import Part, Plan, PlannedDevice, PlannedLinks, Step, ValueType
 from dplace.report.answer import PlaceAnswer, SimulateAnswer
 from dplace.report.model_summary import Capture, ModelSummary, OpTypeUse, Uncut
 
@@ -36,6 +36,7 @@ def part(name: str, device_name: str) -> Part:
         device=device_name,
         inputs=("x",),
         outputs=("y",),
+        overridable=(),
         digest="sha256:00",
         weights_file=None,
         weights_digest=None,
@@ -54,17 +55,27 @@ def plan(**changes: Any) -> Plan:
         policy="auto",
         optimize="native",
         opt_level="all",
+        exact=True,
         runtime={"onnxruntime": "1.31.1"},
         makespan_s=0.010,
         bound_s=0.008,
         best_single_device_s=0.016,
         inputs=(ValueType(name="x", type="tensor(float)", shape=("batch", 4)),),
         outputs=(ValueType(name="y", type="tensor(float)", shape=None),),
+        overridable=(),
         passthrough=(),
         devices=(device("cpu:0"), device("cpu:1", num_ops=2, busy_s=0.006, weight_bytes=900)),
         parts=(part("cpu0-000", "cpu:0"), part("cpu1-000", "cpu:1")),
         values=(),
+        links=PlannedLinks(
+            latency_s=((0.0, 1e-6), (1e-6, 0.0)),
+            bytes_per_s=((float("inf"), 1e10), (1e10, float("inf"))),
+            host_latency_s=(0.0, 0.0),
+            host_bytes_per_s=(float("inf"), float("inf")),
+            contention="link",
+        ),
         dims={"batch": 8},
+        index_limits={},
     )
     return dataclasses.replace(made, **changes)
 
