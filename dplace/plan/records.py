@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FORMAT_VERSION", "Part", "Plan", "PlannedDevice", "Step", "ValueType"]
+__all__ = [
+    "FORMAT_VERSION",
+    "Part",
+    "Plan",
+    "PlannedDevice",
+    "PlannedLinks",
+    "Step",
+    "ValueType",
+]
 
 FORMAT_VERSION = 1
 """Raised whenever an older dplace could not run a newer plan."""
@@ -18,6 +26,8 @@ class ValueType:
     """As onnxruntime writes it: ``tensor(float)``, ``seq(tensor(int64))``, ..."""
     shape: tuple[int | str | None, ...] | None
     """Dimensions: a number, a symbol, or None where unknown; None for an unknown rank."""
+    size_bytes: int = 0
+    """Size at the dimensions that the prediction was made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +41,8 @@ class Part:
     inputs: tuple[str, ...]
     """Values it reads: graph inputs, or outputs of other parts."""
     outputs: tuple[str, ...]
+    overridable: tuple[str, ...]
+    """Its initializers that the caller may feed another value for."""
     digest: str
     """``sha256:`` and the digest of the ONNX file."""
     weights_file: str | None
@@ -75,6 +87,17 @@ class PlannedDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedLinks:
+    """What copies cost, as the prediction took it; rows are sources, in the order of devices."""
+
+    latency_s: tuple[tuple[float, ...], ...]
+    bytes_per_s: tuple[tuple[float, ...], ...]
+    host_latency_s: tuple[float, ...]
+    host_bytes_per_s: tuple[float, ...]
+    contention: Literal["none", "link", "egress", "egress-ingress", "port"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that is needed to run a placed model."""
 
@@ -86,6 +109,9 @@ class Plan:
     optimize: Literal["native", "portable", "none"]
     opt_level: Literal["all", "extended", "basic", "none"]
     """The graph optimisation level that the whole model was, or the parts are, optimised at."""
+    exact: bool
+    """Whether the outputs are promised to be, bit for bit, those of the whole model in one
+    session at the same level."""
     runtime: dict[str, str]
     """onnxruntime version, provider and CPU features that a ``native`` plan is bound to."""
     makespan_s: float
@@ -93,11 +119,17 @@ class Plan:
     best_single_device_s: float
     inputs: tuple[ValueType, ...]
     outputs: tuple[ValueType, ...]
+    """Outputs in the model's order; one that the model lists twice is here twice."""
+    overridable: tuple[ValueType, ...]
+    """Initializers that the caller may feed another value for, as onnxruntime has it."""
     passthrough: tuple[tuple[str, str], ...]
     """Outputs that are graph inputs as they are: (output, input)."""
     devices: tuple[PlannedDevice, ...]
     parts: tuple[Part, ...]
     values: tuple[ValueType, ...]
-    """Type of every value that crosses between devices or parts."""
+    """Every value that crosses between parts."""
+    links: PlannedLinks
     dims: dict[str, int]
     """Sizes of dynamic dimensions that the prediction was made for."""
+    index_limits: dict[str, int]
+    """Rows of the table that an integer input indexes: drawn inputs stay below it."""

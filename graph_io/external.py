@@ -1,0 +1,78 @@
+"""Where a model's external data lies, checked before anything reads it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from dplace.graph_io.structure import data_bytes, walk_tensors
+
+__all__ = ["external_problems", "has_external_data"]
+
+
+def has_external_data(model: onnx.ModelProto) -> bool:
+    """Return whether any tensor of the model lies in another file."""
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in walk_tensors(model))
+
+
+def external_problems(model: onnx.ModelProto, folder: Path) -> list[str]:
+    """Return one line for each tensor whose data is missing, short or outside ``folder``.
+
+    ``..``, absolute paths and symbolic links that lead out of the model's folder are refused, as
+    onnxruntime refuses them: a model must not read files that are not its own.
+    """
+    problems: list[str] = []
+    sizes: dict[str, int | None] = {}
+    root = folder.resolve()
+    for tensor in walk_tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        fields = {entry.key: entry.value for entry in tensor.external_data}
+        location = fields.get("location", "")
+        if location not in sizes:
+            problem = _location_problem(location, folder, root)
+            if problem:
+                problems.append(problem)
+            sizes[location] = None if problem else (folder / location).stat().st_size
+        size = sizes[location]
+        if size is not None:
+            problems.extend(_range_problems(tensor, fields, location, size))
+    return problems
+
+
+def _location_problem(location: str, folder: Path, root: Path) -> str | None:
+    if not location:
+        return "external data without a location"
+    target = folder / location
+    if Path(location).is_absolute() or not target.resolve().is_relative_to(root):
+        return (
+            f'external data "{location}" lies outside the model\'s folder; move the file beside '
+            "the model"
+        )
+    if not target.is_file():
+        return f'external data file "{location}" is missing; it belongs into {folder}'
+    return None
+
+
+def _range_problems(
+    tensor: onnx.TensorProto, fields: dict[str, str], location: str, size: int
+) -> Iterator[str]:
+    try:
+        offset = int(fields.get("offset", "0"))
+        expected = data_bytes(tensor.data_type, tensor.dims)
+        length = int(fields.get("length", "0")) or expected or 0
+    except ValueError:
+        yield f'tensor "{tensor.name}": external offset and length must be numbers'
+        return
+    if expected is None:
+        yield f'tensor "{tensor.name}" is a string tensor with external data, which ONNX forbids'
+    elif length != expected:
+        yield (
+            f'tensor "{tensor.name}" of shape {list(tensor.dims)} needs {expected} bytes, its '
+            f'entry in "{location}" has {length}'
+        )
+    elif offset < 0 or offset + length > size:
+        yield (
+            f'external data file "{location}" is too short: tensor "{tensor.name}" ends at byte '
+            f"{offset + length}, the file has {size}"
+        )
