@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dplace.commands.doctor import doctor
+from dplace.commands.generate import generate
 from dplace.commands.inspect_model import inspect_model
 from dplace.commands.place import place
 from dplace.commands.simulate import simulate
@@ -27,6 +29,8 @@ app = typer.Typer(
 app.command("place")(place)
 app.command("simulate")(simulate)
 app.command("inspect")(inspect_model)
+app.command("generate")(generate)
+app.command("doctor")(doctor)
 
 INTERRUPTED = 130
 
@@ -85,16 +89,9 @@ def options(
     fault in the input or the plan, 2 wrong usage, 3 does not fit in memory, 4 a device was lost,
     130 interrupted.
     """
-    import logging
+    from dplace.commands.log_lines import show_log
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("dplace: %(levelname)s: %(message)s"))
-    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
-        logging.addLevelName(level, logging.getLevelName(level).lower())
-    logger = logging.getLogger("dplace")
-    logger.handlers[:] = [handler]
-    logger.propagate = False
-    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    show_log(verbose=verbose)
 
 
 def main() -> None:

@@ -9,9 +9,11 @@ __all__ = ["doctor"]
 
 
 def doctor(json: Json = False) -> None:
-    """Check this machine's packages, devices and cores; exit code 1 if there is a fault.
+    """Check this machine's packages, devices and cores.
 
     Example: dplace doctor
+
+    The exit code is 1 if there is a fault to mend.
     """
     import dplace.api
 

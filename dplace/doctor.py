@@ -27,7 +27,7 @@ DGL = "dgl==1.1.3"
 PROVIDERS_PROGRAM = """
 import json, onnxruntime
 from dplace.runtime.devices import working_providers
-print(json.dumps([list(onnxruntime.get_available_providers()), list(working_providers())]))
+print(json.dumps([list(onnxruntime.get_available_providers()), dict(working_providers())]))
 """
 DGL_PROGRAM = "import dgl; print(dgl.__version__)"
 PROBE_LIMIT_S = 120.0
@@ -161,17 +161,17 @@ def provider_checks(tried: Probe, *, has_gpu: bool) -> list[Check]:
     listed, working = json.loads(tried.output)
     checks: list[Check] = []
     for name in listed:
-        if name in working:
+        reason = working.get(name, "not tried")
+        if reason == "works":
             checks.append(Check(status="ok", subject=name, message="works"))
         elif name == "CUDAExecutionProvider" and has_gpu:
             message = (
-                "there is a GPU, but onnxruntime cannot use it: CUDA or cuDNN libraries are "
-                "missing or too old; run: pip install 'onnxruntime-gpu[cuda,cudnn]'"
+                f"there is a GPU, but onnxruntime cannot use it: {reason}; "
+                "run: pip install 'onnxruntime-gpu[cuda,cudnn]'"
             )
             checks.append(Check(status="fault", subject=name, message=message))
         else:
-            because = "no GPU is visible" if name.startswith("CUDA") else "dplace can do without"
-            message = f"listed by onnxruntime, but does not work here; {because}"
+            message = f"listed by onnxruntime, but does not work here: {reason}"
             checks.append(Check(status="note", subject=name, message=message))
     return checks
 

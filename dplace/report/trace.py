@@ -9,12 +9,14 @@ first op that waits for it.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dplace.report.json_text import json_text
+
 if TYPE_CHECKING:  # dplace.simulator brings numba along
     from dplace.cluster import Cluster
     from dplace.op_graph import OpGraph
     from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["chrome_trace"]
+__all__ = ["chrome_trace", "chrome_trace_text"]
 
 Event = dict[str, object]
 
@@ -27,11 +29,11 @@ nanoseconds, where a slice that overlaps its neighbour by a rounding would be dr
 
 
 def chrome_trace(
-    *,
     graph: "OpGraph",
     cluster: "Cluster",
     lowered: "Lowered",
     timeline: "Timeline",
+    *,
     part_names: Sequence[str] | None = None,
 ) -> dict[str, object]:
     """Return the timeline as the JSON object of a trace.
@@ -58,6 +60,18 @@ def chrome_trace(
             "makespan_s": float(timeline.makespan_s),
         },
     }
+
+
+def chrome_trace_text(
+    graph: "OpGraph",
+    cluster: "Cluster",
+    lowered: "Lowered",
+    timeline: "Timeline",
+    *,
+    part_names: Sequence[str] | None = None,
+) -> str:
+    """Return the timeline as the text of a trace file; see ``chrome_trace``."""
+    return json_text(chrome_trace(graph, cluster, lowered, timeline, part_names=part_names))
 
 
 def device_names(cluster: "Cluster") -> Iterator[Event]:

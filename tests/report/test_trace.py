@@ -10,8 +10,7 @@ import pytest
 
 from dplace.cluster import Cluster, Device
 from dplace.op_graph import OpGraph
-from dplace.report.json_text import json_text
-from dplace.report.trace import chrome_trace
+from dplace.report.trace import chrome_trace, chrome_trace_text
 from dplace.simulator.timeline import Lowered, Timeline
 
 Event = dict[str, Any]
@@ -109,9 +108,7 @@ def trace(
     timeline: Timeline = TIMELINE,
     part_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    return chrome_trace(
-        graph=GRAPH, cluster=CLUSTER, lowered=lowered, timeline=timeline, part_names=part_names
-    )
+    return chrome_trace(GRAPH, CLUSTER, lowered, timeline, part_names=part_names)
 
 
 def events(phase: str, **changes: Any) -> list[Event]:
@@ -196,5 +193,6 @@ def test_times_are_whole_nanoseconds(seconds: float) -> None:
         assert (event["dur"] * 1000).is_integer()
 
 
-def test_the_trace_is_json() -> None:
-    assert json.loads(json_text(trace())) == trace()
+def test_the_text_is_the_trace_as_json() -> None:
+    text = chrome_trace_text(GRAPH, CLUSTER, LOWERED, TIMELINE, part_names=["a", "b"])
+    assert json.loads(text) == trace(part_names=["a", "b"])

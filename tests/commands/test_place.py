@@ -1,0 +1,136 @@
+"""``dplace place``: options in, one call, an answer out."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.commands.conftest import Dplace, Record
+from tests.report.plans import placed, plan
+
+Calls = list[tuple[tuple[object, ...], dict[str, object]]]
+
+
+@pytest.fixture
+def calls(record: Record) -> Calls:
+    """Return the calls that the command makes."""
+    return record("place", placed()).calls
+
+
+def test_defaults(dplace: Dplace, calls: Calls) -> None:
+    assert dplace("place", "m.onnx", "--cluster", "2xCPU").code == 0
+    expected: dict[str, object] = {
+        "cluster": "2xCPU",
+        "out": None,
+        "policy": "auto",
+        "objective": "latency",
+        "evaluations": None,
+        "seed": 0,
+        "dims": {},
+        "pins": (),
+        "optimize": "auto",
+        "opt_level": "all",
+    }
+    assert calls == [(("m.onnx",), expected)]
+
+
+def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
+    dplace(
+        *("place", "-", "--cluster", "4xV100@nvlink", "-o", "out", "--policy", "heft"),
+        *("--objective", "latency", "--evaluations", "50", "--seed", "7"),
+        *("--dim", "batch=8", "--dim", "a=b=2", "--pin", "x*=gpu:1", "--pin", "y=gpu:0"),
+        *("--optimize", "portable", "--opt-level", "basic", "--json"),
+    )
+    expected: dict[str, object] = {
+        "cluster": "4xV100@nvlink",
+        "out": Path("out"),
+        "policy": "heft",
+        "objective": "latency",
+        "evaluations": 50,
+        "seed": 7,
+        "dims": {"batch": 8, "a=b": 2},
+        "pins": (("x*", "gpu:1"), ("y", "gpu:0")),
+        "optimize": "portable",
+        "opt_level": "basic",
+    }
+    assert calls == [(("-",), expected)]
+
+
+def test_the_table_goes_to_standard_output_and_warnings_to_the_other(
+    dplace: Dplace, calls: Calls
+) -> None:
+    result = dplace("place", "m.onnx", "--cluster", "2xCPU")
+    assert (
+        result.out
+        == """\
+Predicted 10.00 ms, 1.60x as fast as one device, 25.0 % above the bound
+
+Device  Kind  Ops  Weights  Peak memory      Busy  of the time
+cpu:0   CPU     3   4.0 MB       6.5 MB  8.000 ms         80 %
+cpu:1   CPU     2    900 B       6.5 MB  6.000 ms         60 %
+
+Model       towers.onnx (optimized: native, all)
+Dimensions  batch=8
+Cluster     2xCPU
+One device  the best takes 16.00 ms
+Bound       no placement takes less than 8.000 ms
+Transfers   1, 4.1 kB in all
+Parts       2
+Policy      auto after 120 evaluations; single 16.00 ms, heft 11.20 ms
+Plan        out/plan
+Next        dplace run out/plan
+"""
+    )
+    assert result.err == "dplace: warning: batch is taken as 1\n"
+
+
+def test_json(dplace: Dplace, calls: Calls) -> None:
+    result = dplace("-v", "place", "m.onnx", "--cluster", "2xCPU", "--json")
+    answer = json.loads(result.out)
+    assert answer.pop("devices") == [
+        {
+            "name": name,
+            "kind": "CPU",
+            "ops": ops,
+            "weight_bytes": weights,
+            "peak_bytes": 6_500_000,
+            "busy_s": busy_s,
+        }
+        for name, ops, weights, busy_s in (("cpu:0", 3, 4_000_000, 0.008), ("cpu:1", 2, 900, 0.006))
+    ]
+    assert answer == {
+        "model": "towers.onnx",
+        "cluster": "2xCPU",
+        "objective": "latency",
+        "policy": "auto",
+        "optimize": "native",
+        "opt_level": "all",
+        "exact": True,
+        "dims": {"batch": 8},
+        "makespan_s": 0.010,
+        "bound_s": 0.008,
+        "gap_to_bound": 0.25,
+        "best_single_device_s": 0.016,
+        "transfers": {"count": 1, "bytes": 4096},
+        "parts": 2,
+        "scores": {"single": 0.016, "heft": 0.0112},
+        "evaluations": 120,
+        "warnings": ["batch is taken as 1"],
+        "plan": "out/plan",
+    }
+    assert result.err == "dplace: warning: batch is taken as 1\n"
+
+
+def test_json_has_null_for_what_does_not_exist(dplace: Dplace, api: ModuleType) -> None:
+    answer = placed(
+        out=None,
+        plan=plan(best_single_device_s=float("inf"), bound_s=0.0),
+        scores={"single": float("inf")},
+    )
+    api.place = lambda *_, **__: answer  # type: ignore[attr-defined]
+    shown = json.loads(dplace("place", "m.onnx", "--cluster", "2xCPU", "--json").out)
+    assert shown["plan"] is None
+    assert shown["best_single_device_s"] is None
+    assert shown["gap_to_bound"] is None
+    assert shown["scores"] == {"single": None}
