@@ -53,7 +53,9 @@ class _Reader:
 
     def read(self, content: object) -> tuple[list[DeviceGroup], Wiring]:
         """Return what the file says; without meaning once there are faults."""
-        top = self._attempt(lambda: _fields("the file", content, _TOP_FIELDS)) or {}
+        top = self._attempt(lambda: _fields("the file", content, _TOP_FIELDS))
+        if top is None:
+            return [], Wiring()
         entries = top.get("devices")
         groups: list[DeviceGroup] = []
         if not isinstance(entries, list) or not entries:
