@@ -149,7 +149,7 @@ def write_chain(
         helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"], name=f"layer{i}")
         for i in range(num_weights)
     ]
-    shape = ["N", size]
+    shape: list[str | int | None] = ["N", size]
     graph = helper.make_graph(
         nodes,
         "chain",
