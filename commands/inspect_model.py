@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dplace.commands.options import Dim, Json, Model, check_model, parse_dims
+from dplace.commands.options import Dim, Json, Model, OptLevel, check_model, parse_dims
 from dplace.commands.terminal import warn, write_json, write_table
 
 __all__ = ["inspect_model"]
@@ -23,6 +23,7 @@ def inspect_model(
     model: Model,
     dim: Dim = None,
     optimize: OptimizeFirst = "none",
+    opt_level: OptLevel = "all",
     top: Top = 10,
     json: Json = False,
 ) -> None:
@@ -33,7 +34,7 @@ def inspect_model(
     source, dims = check_model(model), parse_dims(dim)
     import dplace.api
 
-    summary = dplace.api.inspect(source, dims=dims, optimize=optimize)
+    summary = dplace.api.inspect(source, dims=dims, optimize=optimize, opt_level=opt_level)
     warn(summary.warnings)
     if json:
         write_json(summary.as_json())

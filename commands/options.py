@@ -59,7 +59,8 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="POLICY",
-        help="How to decide; auto takes the best of the quick ones and improves it.",
+        help="How to decide: single, random, heft, m-etf or auto, which takes the best of them "
+        "and improves it by search.",
     ),
 ]
 Objective = Annotated[

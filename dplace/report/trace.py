@@ -9,14 +9,12 @@ first op that waits for it.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dplace.report.json_text import json_text
-
 if TYPE_CHECKING:  # dplace.simulator brings numba along
     from dplace.cluster import Cluster
     from dplace.op_graph import OpGraph
     from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["chrome_trace", "chrome_trace_text"]
+__all__ = ["chrome_trace"]
 
 Event = dict[str, object]
 
@@ -60,18 +58,6 @@ def chrome_trace(
             "makespan_s": float(timeline.makespan_s),
         },
     }
-
-
-def chrome_trace_text(
-    graph: "OpGraph",
-    cluster: "Cluster",
-    lowered: "Lowered",
-    timeline: "Timeline",
-    *,
-    part_names: Sequence[str] | None = None,
-) -> str:
-    """Return the timeline as the text of a trace file; see ``chrome_trace``."""
-    return json_text(chrome_trace(graph, cluster, lowered, timeline, part_names=part_names))
 
 
 def device_names(cluster: "Cluster") -> Iterator[Event]:

@@ -30,6 +30,8 @@ Dplace = Callable[..., Result]
 @pytest.fixture
 def dplace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Dplace:
     """Return a function that runs ``dplace`` with the arguments it is given."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["dplace", *arguments])

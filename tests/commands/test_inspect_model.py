@@ -12,15 +12,19 @@ def test_defaults(dplace: Dplace, record: Record) -> None:
     inspect = record("inspect", summary(warnings=("batch is taken as 1",)))
     result = dplace("inspect", "m.onnx")
     assert result.code == 0
-    assert inspect.calls == [(("m.onnx",), {"dims": {}, "optimize": "none"})]
+    assert inspect.calls == [(("m.onnx",), {"dims": {}, "optimize": "none", "opt_level": "all"})]
     assert result.out.startswith("Model      towers.onnx\n")
     assert result.err == "dplace: warning: batch is taken as 1\n"
 
 
 def test_options(dplace: Dplace, record: Record) -> None:
     inspect = record("inspect", summary())
-    out = dplace("inspect", "-", "--dim", "n=3", "--optimize", "native", "--top", "1").out
-    assert inspect.calls == [(("-",), {"dims": {"n": 3}, "optimize": "native"})]
+    out = dplace(
+        *("inspect", "-", "--dim", "n=3", "--optimize", "native", "--opt-level", "basic"),
+        *("--top", "1"),
+    ).out
+    expected = {"dims": {"n": 3}, "optimize": "native", "opt_level": "basic"}
+    assert inspect.calls == [(("-",), expected)]
     assert "and 2 more; --top 3 shows all\n" in out
 
 

@@ -19,7 +19,10 @@ WIDTH = 80
 def text(table: RenderableType) -> str:
     """Return a table as it stands in a file."""
     file = StringIO()
-    Console(file=file, width=WIDTH, highlight=False, emoji=False, markup=False).print(table)
+    console = Console(
+        file=file, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False
+    )
+    console.print(table)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
