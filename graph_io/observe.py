@@ -112,8 +112,7 @@ def _sizes_from_a_run(
 ) -> dict[str, tuple[int, ...]]:
     """Run the model once on drawn inputs and return the sizes of the values ``names``.
 
-    Values may be too many to keep at once, so they are fetched a few hundred at a time only
-    where memory could matter; a model that does not run on drawn inputs leaves them unknown.
+    A model that does not run on drawn inputs leaves them unknown.
     """
     import onnxruntime
 

@@ -17,6 +17,12 @@ def fill(out: Path, text: str) -> None:
         (work / PLAN_FILE).write_text(text)
 
 
+def fill_half(out: Path, error: BaseException) -> None:
+    with new_folder(out) as work:
+        (work / "half").touch()
+        raise error
+
+
 def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     fill(tmp_path / "a" / "b", "one")
     assert listing(tmp_path) == ["a", "a/b", "a/b/plan.yaml"]
@@ -37,9 +43,8 @@ def test_a_failure_leaves_nothing_and_keeps_the_old(
     fill(tmp_path / "plan", "one")
     expected = PlanError if error is OSError else error
     for out in (tmp_path / "plan", tmp_path / "new" / "deep"):
-        with pytest.raises(expected), new_folder(out) as work:
-            (work / "half").touch()
-            raise error("stop")
+        with pytest.raises(expected):
+            fill_half(out, error("stop"))
     assert listing(tmp_path) == ["plan", "plan/plan.yaml"]
 
 

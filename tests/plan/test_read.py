@@ -55,7 +55,10 @@ def test_what_is_written_is_what_is_read(plan: Plan, folder: Path) -> None:
         (lambda f: f.update(makespan_s="soon"), "makespan_s: expected float, got 'soon'"),
         (lambda f: f.update(parts={}), "parts: expected a list"),
         (lambda f: f["parts"][0].update(digest=3), "parts[0]: digest: expected str, got 3"),
-        (lambda f: f["devices"][0]["program"].append({"jump": "a"}), "expected run, send or receive"),
+        (
+            lambda f: f["devices"][0]["program"].append({"jump": "a"}),
+            "expected run, send or receive",
+        ),
         (lambda f: f["devices"][0]["program"].append({"send": "v"}), "send needs 'to'"),
         (lambda f: f["inputs"][0].update(shape=[1.5]), "is of no type that belongs here"),
         (lambda f: f["inputs"][0].update(shape=[True]), "is of no type that belongs here"),
