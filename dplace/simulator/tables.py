@@ -1,0 +1,192 @@
+"""A Problem as the flat arrays that compiled code reads.
+
+Records instead of one array a field: compiled functions then take few arguments, which is what
+calls and compilation cost, and what belongs to one op lies in one cache line.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.cluster import Cluster
+from dplace.problem import Problem
+
+__all__ = ["NOBODY", "Tables", "channels", "tabulate", "tabulate_devices", "tabulate_links"]
+
+Int = NDArray[np.int32]
+Records = NDArray[np.void]
+
+NOBODY = 2**31 - 1
+"""A position behind all others: nobody waits."""
+
+OP = np.dtype(
+    [
+        ("successors", np.int32),  # offset into successor_ops
+        ("outputs", np.int32),  # offset into output_values
+        ("returns", np.int32),  # 1 if the caller gets one of its values
+        ("missing", np.int32),  # inputs neither on its device nor made by the closure there
+        ("device", np.int32),
+        ("position", np.int32),  # place in the order of priority, smallest first
+        ("owed", np.int32),  # position of the most urgent op elsewhere that waits for it
+        ("part", np.int32),
+        ("start", np.float64),
+        ("end", np.float64),
+    ],
+    align=True,
+)
+VALUE = np.dtype(
+    [("bytes", np.int64), ("consumers", np.int32), ("producer", np.int32), ("returns", np.int32)],
+    align=True,
+)
+DEVICE = np.dtype(
+    [
+        ("overhead", np.float64),
+        ("host_latency", np.float64),
+        ("host_bytes_per_s", np.float64),
+        ("work", np.float64),  # seconds of the ops in the closure
+        ("waits_since", np.float64),  # when it first held back although it could start; or inf
+        ("copied", np.float64),  # when the copies from the host queued so far have ended
+        ("returned", np.float64),  # the same for copies to the host
+        ("closure", np.int32),  # base of its heap of ops that can run
+        ("closure_size", np.int32),
+        ("pending", np.int32),  # base of its heap of arrivals
+        ("pending_size", np.int32),
+        ("part", np.int32),  # the part that runs, or -1
+        ("hold", np.int32),  # position that a part must reach before it may end early
+        ("copy", np.int32),  # scratch: the last value copied from the host
+        ("urgency", np.int32),  # scratch: the most urgent op here that waits for a value
+    ],
+    align=True,
+)
+LINK = np.dtype(
+    [
+        ("latency", np.float64),
+        ("bytes_per_s", np.float64),
+        ("channel_a", np.int32),  # -1 for none
+        ("channel_b", np.int32),
+    ],
+    align=True,
+)
+PART = np.dtype(
+    [("start", np.float64), ("end", np.float64), ("device", np.int32), ("ops", np.int32)],
+    align=True,
+)
+TRANSFER = np.dtype(
+    [
+        ("start", np.float64),
+        ("end", np.float64),
+        ("value", np.int32),
+        ("source", np.int32),
+        ("target", np.int32),
+    ],
+    align=True,
+)
+ARRIVAL = np.dtype([("time", np.float64), ("value", np.int32)], align=True)
+
+
+class Tables(NamedTuple):
+    """Graph, costs and cluster. Offsets have a last entry that ends the last row."""
+
+    ops: Records
+    """OP, shape ``(num_ops + 1,)``; ``missing`` is the number of inputs."""
+    values: Records
+    """VALUE, shape ``(num_values + 1,)``."""
+    successor_ops: Int
+    """Ops that read a value of each op, once for each value."""
+    output_values: Int
+    consumer_ops: Int
+    host_values: Int
+    """Values that come from the host, in the order in which they are copied."""
+    seconds: NDArray[np.float64]
+    """Shape ``(num_ops, num_devices)``."""
+    devices: Records
+    """DEVICE, shape ``(num_devices,)``."""
+    links: Records
+    """LINK, shape ``(num_devices, num_devices)``, from row to column."""
+
+
+def channels(cluster: Cluster) -> tuple[Int, Int]:
+    """Return the two channels that a transfer from row to column occupies, -1 for none.
+
+    A transfer starts when both are free and holds both until it ends.
+    """
+    num = cluster.num_devices
+    source = np.repeat(np.arange(num, dtype=np.int32)[:, None], num, axis=1)
+    target = source.T
+    none = np.full((num, num), -1, dtype=np.int32)
+    match cluster.contention:
+        case "none":
+            return none, none
+        case "link":
+            return source * np.int32(num) + target, none
+        case "egress":
+            return source, none
+        case "egress-ingress":
+            return source, target + np.int32(num)
+        case "port":
+            return source, target
+
+
+def tabulate_links(cluster: Cluster) -> Records:
+    """Return what transfers between devices cost and occupy."""
+    links = np.zeros((cluster.num_devices, cluster.num_devices), dtype=LINK)
+    links["latency"] = cluster.latency_s
+    links["bytes_per_s"] = cluster.bytes_per_s
+    links["channel_a"], links["channel_b"] = channels(cluster)
+    return links
+
+
+def tabulate_devices(cluster: Cluster) -> Records:
+    """Return the devices, idle and empty."""
+    devices = np.zeros(cluster.num_devices, dtype=DEVICE)
+    devices["overhead"] = [device.call_overhead_s for device in cluster.devices]
+    devices["host_latency"] = cluster.host_latency_s
+    devices["host_bytes_per_s"] = cluster.host_bytes_per_s
+    devices["waits_since"] = np.inf
+    devices["part"] = -1
+    devices["hold"] = -1
+    devices["copy"] = -1
+    devices["urgency"] = NOBODY
+    return devices
+
+
+def tabulate(problem: Problem) -> Tables:
+    """Return graph, costs and cluster as arrays of their own.
+
+    numba compiles anew for read-only and for strided arrays; copies keep it to one version.
+    """
+    graph = problem.graph
+    values = np.zeros(graph.num_values + 1, dtype=VALUE)
+    values["bytes"][:-1] = graph.value_bytes
+    values["consumers"] = graph.consumer_offsets
+    values["producer"][:-1] = graph.value_producer
+    values["returns"][graph.graph_outputs] = 1
+    ops = np.zeros(graph.num_ops + 1, dtype=OP)
+    ops["outputs"] = graph.output_offsets
+    ops["missing"][:-1] = np.diff(graph.input_offsets)
+    makers = graph.value_producer[graph.graph_outputs]
+    ops["returns"][makers[makers >= 0]] = 1
+    ops["owed"] = NOBODY
+    ops["successors"], successor_ops = _successors(problem)
+    return Tables(
+        ops=ops,
+        values=values,
+        successor_ops=successor_ops,
+        output_values=np.array(graph.output_values, dtype=np.int32),
+        consumer_ops=np.array(graph.consumer_ops, dtype=np.int32),
+        host_values=np.array(graph.graph_inputs, dtype=np.int32),
+        seconds=np.array(problem.seconds, dtype=np.float64, order="C"),
+        devices=tabulate_devices(problem.cluster),
+        links=tabulate_links(problem.cluster),
+    )
+
+
+def _successors(problem: Problem) -> tuple[Int, Int]:
+    """Return the consumers of all of an op's values as one compressed list by op."""
+    graph = problem.graph
+    fan_out = np.diff(graph.consumer_offsets)[graph.output_values]
+    ends = np.concatenate([[0], np.cumsum(fan_out)])
+    starts = graph.consumer_offsets[:-1][graph.output_values]
+    gather = np.repeat(starts - ends[:-1], fan_out) + np.arange(ends[-1])
+    return ends[graph.output_offsets].astype(np.int32), graph.consumer_ops[gather].astype(np.int32)

@@ -1,0 +1,129 @@
+"""The protocol of policies, the list of them, and ``place``, which asks one."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.bounds import lower_bound_s
+from dplace.errors import UsageError
+from dplace.lowering import Evaluator
+from dplace.placement import check_placement
+from dplace.policies.random_placement import random_placement
+from dplace.policies.single import single, single_device_s
+from dplace.problem import Problem
+from dplace.simulator.timeline import Lowered, Timeline
+
+__all__ = ["POLICIES", "Answer", "Policy", "answer_for", "default_evaluations", "place"]
+
+
+class Policy(Protocol):
+    """Anything that places the ops of a problem."""
+
+    def __call__(
+        self, evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int
+    ) -> NDArray[np.int32]:
+        """Return a device for each op, shape ``(num_ops,)``.
+
+        Args:
+            evaluator: The problem, and the simulator that judges and counts.
+            rng: The only source of chance.
+            evaluations: How often the policy may ask the simulator; few policies do.
+
+        Raises:
+            MemoryLimitError: The policy finds nothing that fits.
+        """
+        ...
+
+
+POLICIES: dict[str, Policy] = {
+    "single": single,
+    "random": random_placement,
+}
+"""Every policy by the name that ``--policy`` takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What a policy decided, and how good that is."""
+
+    policy: str
+    placement: NDArray[np.int32]
+    """Shape ``(num_ops,)``: the device of each op."""
+    lowered: Lowered
+    timeline: Timeline
+    bound_s: float
+    """No placement is faster than this."""
+    best_single_device_s: float
+    """Makespan on the best device alone, pins left aside; ``inf`` if no device holds it all."""
+    evaluations: int
+    """Passes of the simulator that the policy used."""
+    scores: dict[str, float]
+    """Makespan in seconds of each policy that was tried; ``inf`` for one that found nothing."""
+
+
+def default_evaluations(num_ops: int) -> int:
+    """Return a budget that keeps ``place`` to about two seconds.
+
+    >>> default_evaluations(100), default_evaluations(100_000)
+    (2000, 40)
+    """
+    return max(40, min(2000, 4_000_000 // max(1, num_ops)))
+
+
+def place(
+    problem: Problem, policy: str = "auto", *, seed: int = 0, evaluations: int | None = None
+) -> Answer:
+    """Return the placement that a policy decides on, with its predicted timeline.
+
+    Args:
+        problem: What to place, where.
+        policy: A name in ``POLICIES``.
+        seed: Of every random choice; equal seeds give equal answers.
+        evaluations: Passes of the simulator that the policy may use; by default what takes about
+            two seconds.
+
+    Raises:
+        UsageError: There is no such policy, or it cannot serve the objective.
+        InputError: Some op can go nowhere.
+        MemoryLimitError: Nothing that the policy finds fits.
+    """
+    if policy not in POLICIES:
+        raise UsageError(f"no policy {policy!r}; there are {', '.join(sorted(POLICIES))}")
+    if problem.objective != "latency":
+        raise UsageError(f"no policy serves the objective {problem.objective!r} yet; use 'latency'")
+    if evaluations is None:
+        evaluations = default_evaluations(problem.num_ops)
+    evaluator = Evaluator(problem)
+    rng = np.random.default_rng(seed)
+    placement = POLICIES[policy](evaluator, rng=rng, evaluations=evaluations)
+    return _answer(evaluator, placement, policy)
+
+
+def answer_for(problem: Problem, placement: NDArray[np.int32], *, policy: str) -> Answer:
+    """Return a placement that is given as the answer of ``policy``, a name for reports.
+
+    Raises:
+        InputError: It is no placement of the problem.
+        MemoryLimitError: It does not fit.
+    """
+    return _answer(Evaluator(problem), placement, policy)
+
+
+def _answer(evaluator: Evaluator, placement: NDArray[np.int32], policy: str) -> Answer:
+    problem, used = evaluator.problem, evaluator.evaluations
+    placement = check_placement(problem, placement)
+    lowered, timeline = evaluator.lower(placement)
+    alone = [single_device_s(evaluator, device) for device in range(problem.num_devices)]
+    return Answer(
+        policy=policy,
+        placement=placement,
+        lowered=lowered,
+        timeline=timeline,
+        bound_s=lower_bound_s(problem, evaluator.tables),
+        best_single_device_s=min(alone, default=math.inf),
+        evaluations=used,
+        scores={policy: timeline.makespan_s},
+    )
