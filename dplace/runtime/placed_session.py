@@ -1,0 +1,277 @@
+"""PlacedSession: a plan, driven like an onnxruntime.InferenceSession."""
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import onnxruntime
+
+from dplace.errors import DplaceError, InputError, PlanError
+from dplace.plan.records import Plan, ValueType
+from dplace.runtime.devices import RunDevice, resolve_devices
+from dplace.runtime.fingerprint import check_fingerprint
+from dplace.runtime.inputs import check_inputs, unknown_name
+from dplace.runtime.part import LoadedPart
+from dplace.runtime.request import Request
+from dplace.runtime.route import Route, compile_route
+from dplace.runtime.values import Held, NativeValue, Value, hold, to_python
+from dplace.runtime.worker import Worker
+
+__all__ = ["DeviceUsage", "NodeArg", "PlacedSession"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """Name and type of an input or output, with the fields of onnxruntime's NodeArg."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+    """Empty for an unknown rank, too, as onnxruntime has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUsage:
+    """What a device has done for a session."""
+
+    name: str
+    parts: int
+    """Parts that it holds."""
+    calls: int
+    """Parts that it has run."""
+    busy_s: float
+    """Time that it has spent in them."""
+
+
+class PlacedSession:
+    """A model that runs on the devices it was placed on.
+
+    Looks like ``onnxruntime.InferenceSession``: ``get_inputs``, ``get_outputs``, ``run``. Any
+    number of threads may call ``run`` at once; their requests overlap on the devices. Close it, or
+    use it as a context manager, to give the weights' memory back.
+
+    Outputs of types that NumPy lacks (bfloat16, float8, int4, ...) come as arrays of ml_dtypes,
+    where onnxruntime raises or returns the bytes; inputs of such types are taken likewise.
+    """
+
+    def __init__(
+        self,
+        plan: str | os.PathLike[str] | Plan,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        allow_cpu: bool = False,
+        verify: bool = True,
+    ) -> None:
+        """Open every part on its device.
+
+        Args:
+            plan: A plan folder, or the Plan that was read from ``folder``.
+            allow_cpu: Let CPU cores stand in for devices that are not on this machine.
+            verify: Compare the digests of the plan's files first.
+
+        Raises:
+            PlanError: The plan is incomplete, was changed, or is bound to another machine.
+            DplaceError: A device is not on this machine.
+        """
+        if isinstance(plan, Plan):
+            if folder is None:
+                raise PlanError(f"the plan of {plan.model}: give the folder that it lies in")
+            path = Path(folder)
+        else:
+            from dplace.plan.read import read_plan
+
+            path = Path(plan)
+            plan = read_plan(path, verify=verify)
+        check_fingerprint(plan)
+        self.plan = plan
+        self._devices = resolve_devices(plan, allow_cpu=allow_cpu)
+        self._inputs = {value.name: value for value in plan.inputs}
+        self._overridable = {value.name: value for value in plan.overridable}
+        self._output_names = tuple(value.name for value in plan.outputs)
+        self._numbers = itertools.count()
+        self._routes: dict[tuple[str, ...], Route] = {}
+        self._process = os.getpid()
+        self._idle = threading.Condition()
+        self._running = 0
+        self._is_closed = False
+        self._parts: dict[str, LoadedPart] = {}
+        self._workers = [Worker(device) for device in self._devices]
+        self._finalizer = weakref.finalize(self, _stop, self._workers)
+        self._open(path)
+        self._route(self._output_names)
+
+    def _open(self, folder: Path) -> None:
+        """Start the workers, each of which opens its parts in its own thread."""
+        answers: SimpleQueue[Exception | None] = SimpleQueue()
+        level = "none" if self.plan.optimize == "native" else self.plan.opt_level
+        for worker in self._workers:
+            worker.start(_opener(self.plan, folder, worker.device, level, self._parts), answers.put)
+        errors = [error for _ in self._workers if (error := answers.get()) is not None]
+        if errors:
+            self.close()
+            raise errors[0]
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Return name, type and shape of each input."""
+        return [_node_arg(value) for value in self.plan.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return name, type and shape of each output."""
+        return [_node_arg(value) for value in self.plan.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Return the initializers that may be fed another value."""
+        return [_node_arg(value) for value in self.plan.overridable]
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Value],
+        run_options: onnxruntime.RunOptions | None = None,
+    ) -> list[Value]:
+        """Return the outputs called ``output_names``, or all for None or an empty list.
+
+        Parts that only other outputs need are not run.
+
+        Args:
+            input_feed: By name an array, a list (for sequences too), a map or an OrtValue.
+            run_options: Handed to every part.
+
+        Raises:
+            InputError: A name is unknown or missing, or a value is of another type or shape.
+            DplaceError: A part failed; the message names it and its device.
+        """
+        return self._run(output_names, input_feed, run_options, self._as_python)
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, onnxruntime.OrtValue],
+        run_options: onnxruntime.RunOptions | None = None,
+    ) -> list[onnxruntime.OrtValue]:
+        """Return the outputs as OrtValues in host memory; see ``run``."""
+        return self._run(output_names, input_dict_ort_values, run_options, _as_ort_value)
+
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Mapping[str, Value],
+        options: onnxruntime.RunOptions | None,
+        convert: Callable[[Held], Value],
+    ) -> list[Value]:
+        """Run one request and convert what it returns."""
+        if os.getpid() != self._process:
+            raise DplaceError("a PlacedSession does not survive a fork; open it in the child")
+        with self._idle:
+            if self._is_closed:
+                raise DplaceError(f"the session of {self.plan.model} is closed")
+            self._running += 1
+        try:
+            held = {
+                name: hold(value)
+                for name, value in check_inputs(self._inputs, self._overridable, feeds).items()
+            }
+            route = self._route(tuple(output_names) if output_names else self._output_names)
+            request = Request(next(self._numbers), route, self._workers, held, options)
+            values = request.run()
+            return [
+                convert(values[fetch]) if isinstance(fetch, int) else _passed(*held[fetch], convert)
+                for fetch in route.fetches
+            ]
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def _route(self, names: tuple[str, ...]) -> Route:
+        """Return the compiled route to some outputs; a caller asks for few different ones."""
+        route = self._routes.get(names)
+        if route is None:
+            for name in names:
+                if name not in self._output_names:
+                    raise InputError(unknown_name("output", name, self._output_names))
+            route = compile_route(self.plan, self._devices, self._parts, names)
+            self._routes[names] = route
+        return route
+
+    def _as_python(self, held: Held) -> Value:
+        # Sequences are read through a session, any will do.
+        return to_python(held, next(iter(self._parts.values())).session if self._parts else None)
+
+    def usage(self) -> tuple[DeviceUsage, ...]:
+        """Return what each device has done so far, in the plan's order."""
+        return tuple(
+            DeviceUsage(
+                name=worker.device.name,
+                parts=sum(part.device == worker.device.name for part in self.plan.parts),
+                calls=worker.calls,
+                busy_s=worker.busy_s,
+            )
+            for worker in self._workers
+        )
+
+    def close(self) -> None:
+        """Wait for requests that are running, then end the threads and close all parts."""
+        with self._idle:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._idle.wait_for(lambda: self._running == 0)
+        self._finalizer()
+        self._routes.clear()
+        self._parts.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _stop(workers: Sequence[Worker]) -> None:
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join()
+
+
+def _opener(
+    plan: Plan, folder: Path, device: RunDevice, level: str, parts: dict[str, LoadedPart]
+) -> Callable[[], None]:
+    """Return the function with which a worker opens the parts of its device."""
+
+    def open_parts() -> None:
+        for part in plan.parts:
+            if part.device == device.name:
+                parts[part.name] = LoadedPart(part, folder, device, level=level)
+
+    return open_parts
+
+
+def _node_arg(value: ValueType) -> NodeArg:
+    return NodeArg(name=value.name, type=value.type, shape=list(value.shape or ()))
+
+
+def _as_ort_value(held: Held) -> Value:
+    return onnxruntime.OrtValue(held) if type(held) is NativeValue else held
+
+
+def _passed(held: Held, owner: object, convert: Callable[[Held], Value]) -> Value:
+    """Return an input that is an output: an OrtValue as it is, an array as one of its own."""
+    if convert is _as_ort_value:
+        return owner
+    value = convert(held)
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,109 @@
+"""One call of ``run`` on its way through the devices."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dplace.errors import DplaceError
+from dplace.runtime.route import Route, Task
+from dplace.runtime.values import Held
+from dplace.runtime.worker import Worker
+
+__all__ = ["Request"]
+
+
+class Request:
+    """The values of one request and how far each device has come in it."""
+
+    def __init__(
+        self,
+        number: int,
+        route: Route,
+        workers: Sequence[Worker],
+        feeds: Mapping[str, tuple[Held, object]],
+        options: Any,
+    ) -> None:
+        self.options = options
+        self._number = number
+        self._route = route
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._values: list[Held] = [None] * len(route.uses)
+        # Workers may read a caller's array after the call was interrupted.
+        self._owners: list[object] = []
+        for name, slot in route.feeds:
+            if name in feeds:
+                self._values[slot], owner = feeds[name]
+                self._owners.append(owner)
+        self._uses = list(route.uses)
+        self._missing = list(route.missing)
+        self._next = [0] * len(route.orders)
+        self._open = len(route.tasks)
+        self._error: DplaceError | None = None
+
+    def run(self) -> list[Held]:
+        """Run all tasks and return the values of all slots, None where no longer needed.
+
+        Raises:
+            DplaceError: A part failed.
+        """
+        if self._open:
+            with self._lock:
+                for order in self._route.orders:
+                    if order:
+                        self._put_if_ready(order[0])
+            try:
+                self._done.acquire()
+            except BaseException:
+                self.fail(DplaceError("interrupted"))
+                raise
+        if self._error is not None:
+            raise self._error
+        return self._values
+
+    def take(self, task: Task) -> list[Held] | None:
+        """Return what a task reads, or None if the request has failed."""
+        with self._lock:
+            if self._error is not None:
+                return None
+            return [self._values[slot] for slot in task.reads]
+
+    def complete(self, task: Task, results: Sequence[Held]) -> None:
+        """Store what a task made, drop what nobody needs any more, start what is ready now."""
+        route, values, missing = self._route, self._values, self._missing
+        with self._lock:
+            if self._error is not None:
+                return
+            for slot in task.reads:
+                self._uses[slot] -= 1
+                if not self._uses[slot]:
+                    values[slot] = None
+            for slot, value in zip(task.writes, results, strict=True):
+                values[slot] = value
+                for reader in route.readers[slot]:
+                    missing[reader] -= 1
+                    if route.tasks[reader].device != task.device:
+                        self._put_if_ready(reader)
+            order = route.orders[task.device]
+            self._next[task.device] += 1
+            if self._next[task.device] < len(order):
+                self._put_if_ready(order[self._next[task.device]])
+            self._open -= 1
+            if not self._open:
+                self._done.release()
+
+    def fail(self, error: DplaceError) -> None:
+        """End the request with an error; tasks of it that wait in queues are left out."""
+        with self._lock:
+            if self._error is None and self._open:
+                self._error = error
+                self._values = []
+                self._done.release()
+
+    def _put_if_ready(self, number: int) -> None:
+        """Queue a task if its values are there and it is next on its device."""
+        task = self._route.tasks[number]
+        if self._missing[number] == 0 and self._next[task.device] == task.position:
+            self._workers[task.device].put((self._number, task.position, self, task))
