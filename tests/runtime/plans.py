@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -51,7 +52,7 @@ def node_model(
     inputs: Sequence[str],
     outputs: Sequence[str],
     shape: Sequence[int | str | None] | None = ("N",),
-    **attributes: object,
+    **attributes: Any,
 ) -> onnx.ModelProto:
     """Return a model of one node on float tensors of one shape."""
     return graph(

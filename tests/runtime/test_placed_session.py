@@ -4,10 +4,12 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
+from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dplace.errors import DplaceError, InputError, PlanError
@@ -18,8 +20,9 @@ from tests.runtime.plans import given, graph, make_plan, node, node_model
 X = np.array([-1.0, 0.0, 2.0], dtype=np.float32)
 
 
-def w_of(x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    return np.exp(-np.maximum(x, 0))
+def w_of(x: NDArray[Any]) -> NDArray[Any]:
+    w: NDArray[Any] = np.exp(-np.maximum(x, 0))
+    return w
 
 
 def test_it_looks_like_an_inference_session(session: PlacedSession) -> None:
