@@ -228,9 +228,10 @@ def _plan(
     """Turn an answer into a plan; write it if ``folder`` is given."""
     from dplace.graph_io.planning import make_plan
     from dplace.report.answer import PlaceAnswer
-    from dplace.runtime.devices import runtime_fingerprint
+    from dplace.runtime.fingerprint import runtime_fingerprint
 
     lowered = answer.lowered
+    provider = problem.cluster.devices[0].provider
     plan, crossing = make_plan(
         placeable,
         optimised,
@@ -241,7 +242,7 @@ def _plan(
         bound_s=answer.bound_s,
         best_single_device_s=answer.best_single_device_s,
         dims=dims,
-        runtime=runtime_fingerprint() if optimised.mode == "native" else {},
+        runtime=runtime_fingerprint(provider) if optimised.mode == "native" else {},
     )
     if folder is not None:
         plan = _write(plan, placeable, problem, answer, crossing, folder)

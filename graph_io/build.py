@@ -8,8 +8,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from dplace.graph_io.clones import cloned_nodes
-from dplace.graph_io.model import Model
-from dplace.graph_io.observe import Observed, tensor_bytes
+from dplace.graph_io.model import Model, tensor_size_bytes
+from dplace.graph_io.observe import Observed, tensor_bytes, typed_bytes
 from dplace.graph_io.units import group_nodes
 from dplace.graph_io.uses import read_values
 from dplace.graph_io.work import Work, node_work
@@ -271,11 +271,9 @@ def _op_type(op: _Op) -> str:
 
 def _weight_bytes(value: ir.Value, shape_of: Callable[[ir.Value], tuple[int, ...] | None]) -> int:
     if value.const_value is not None:
-        return value.const_value.nbytes
+        return tensor_size_bytes(value.const_value)
     shape = shape_of(value)
-    if shape is None or value.dtype is None:
-        return 0
-    return int(np.prod(shape, dtype=np.int64) * value.dtype.bitwidth) // 8
+    return 0 if shape is None else typed_bytes(value.type, shape)
 
 
 def _colocation(

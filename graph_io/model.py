@@ -6,7 +6,10 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-__all__ = ["Model", "weight_bytes"]
+__all__ = ["Model", "tensor_size_bytes", "weight_bytes"]
+
+_STRING_BYTES = 16
+"""Assumed for one string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +39,14 @@ def weight_bytes(model: ir.Model) -> int:
     0
     """
     return sum(
-        value.const_value.nbytes
+        tensor_size_bytes(value.const_value)
         for value in model.graph.initializers.values()
         if value.const_value is not None
     )
+
+
+def tensor_size_bytes(tensor: ir.TensorProtocol) -> int:
+    """Return the bytes that a tensor takes."""
+    if tensor.dtype == ir.DataType.STRING:
+        return tensor.size * _STRING_BYTES
+    return tensor.nbytes

@@ -19,7 +19,14 @@ from dplace.graph_io.model import Model
 from dplace.graph_io.session import open_session
 from dplace.graph_io.skeleton import skeleton
 
-__all__ = ["Observed", "index_limits", "observe", "tensor_bytes", "value_type_of"]
+__all__ = [
+    "Observed",
+    "index_limits",
+    "observe",
+    "tensor_bytes",
+    "typed_bytes",
+    "value_type_of",
+]
 
 _LIFT_BYTES = 4096
 _RUN_LIMIT_BYTES = 4 * 10**9
@@ -194,10 +201,10 @@ def tensor_bytes(text: str, shape: tuple[int, ...]) -> int:
     >>> tensor_bytes("tensor(int4)", (3, 3))
     5
     """
-    known = value_type_of(text)
-    bits = 128 if known is None or text == "tensor(string)" else _bits(known)
+    return typed_bytes(value_type_of(text), shape)
+
+
+def typed_bytes(known: ir.TypeProtocol | None, shape: tuple[int, ...]) -> int:
+    """Return the bytes of a tensor; one of strings or of unknown type counts 16 an element."""
+    bits = 128 if known is None or known.dtype == ir.DataType.STRING else known.dtype.bitwidth
     return math.ceil(math.prod(shape) * bits / 8)
-
-
-def _bits(known: ir.TypeProtocol) -> int:
-    return known.dtype.bitwidth

@@ -71,16 +71,20 @@ def optimise(
     total = weight_bytes(model.ir)
     outside = total > _LARGEST_WHOLE_BYTES or total * 3 > _free_memory_bytes()
     lifted: tuple[str, ...] = ()
-    source: Path | bytes
     if outside:
         proto, lifted = skeleton(model, lift_bytes=_OUTSIDE_BYTES)
         source = proto.SerializeToString()
-    elif model.path is not None:
-        source = model.path.resolve()
     else:
         source = model.proto.SerializeToString()
     saved = scratch / f"optimised-{level}.onnx"
-    open_session(source, label=model.name, level=level, provider=provider, save_to=saved)
+    open_session(
+        source,
+        label=model.name,
+        level=level,
+        provider=provider,
+        save_to=saved,
+        weights_folder=model.path.parent if model.path is not None else None,
+    )
     if not saved.is_file():
         raise ModelError(f"{model.name}: onnxruntime did not write its optimised graph")
     proto = onnx.load(saved, load_external_data=False)

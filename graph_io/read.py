@@ -4,7 +4,6 @@ import hashlib
 import sys
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
@@ -12,6 +11,7 @@ from google.protobuf.message import DecodeError
 from dplace.errors import ModelError
 from dplace.graph_io.external import external_problems, has_external_data
 from dplace.graph_io.model import Model
+from dplace.graph_io.plain import plain_spelling
 from dplace.graph_io.structure import structure_problems
 
 __all__ = ["from_proto", "read_model"]
@@ -86,7 +86,7 @@ def from_proto(
         raise ModelError(f"{label}: " + "; ".join(problems[:_SHOWN_PROBLEMS]) + tail)
     if digest is None:
         digest = "sha256:" + hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
-    proto = _plain(proto)
+    proto = plain_spelling(proto)
     try:
         model = ir.serde.deserialize_model(proto)
         if path is not None:
@@ -116,40 +116,6 @@ def _settle_initializers(model: ir.Model) -> tuple[str, ...]:
         model.graph.inputs.remove(value)
     model.ir_version = 4
     return ()
-
-
-def _plain(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model without what onnx_ir cannot hold: sparse initializers and map types.
-
-    A sparse initializer is a dense one in another spelling. The type of a map is left out, as the
-    types of many values are; onnxruntime finds it again.
-    """
-    graph = proto.graph
-    maps = [value for value in (*graph.output, *graph.value_info) if _is_map(value.type)]
-    if not graph.sparse_initializer and not maps:
-        return proto
-    plain = onnx.ModelProto()
-    plain.CopyFrom(proto)
-    for value in (*plain.graph.output, *plain.graph.value_info):
-        if _is_map(value.type):
-            value.ClearField("type")
-    del plain.graph.sparse_initializer[:]
-    for sparse in graph.sparse_initializer:
-        values = onnx.numpy_helper.to_array(sparse.values)
-        indices = onnx.numpy_helper.to_array(sparse.indices)
-        dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
-        if indices.ndim == 2:
-            dense[tuple(indices.T)] = values
-        else:
-            dense.reshape(-1)[indices] = values
-        plain.graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
-    return plain
-
-
-def _is_map(kind: onnx.TypeProto) -> bool:
-    if kind.HasField("sequence_type"):
-        return _is_map(kind.sequence_type.elem_type)
-    return kind.HasField("map_type")
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """onnxruntime as a reader of graphs: it optimises them and knows the type of every value."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,17 +13,18 @@ OptLevel = Literal["all", "extended", "basic", "none"]
 
 
 def open_session(
-    source: Path | bytes,
+    serialized: bytes,
     *,
     label: str,
     level: OptLevel,
     provider: str = "CPUExecutionProvider",
     save_to: Path | None = None,
+    weights_folder: Path | None = None,
 ) -> Any:
     """Return an ``onnxruntime.InferenceSession`` with one thread and a closed mouth.
 
     Args:
-        source: A model file, or a serialized model without external data.
+        serialized: The model; its external data is looked up in ``weights_folder``.
         label: What to call the model in a message.
         save_to: Where to write the optimised graph; its weights go to a file beside it.
 
@@ -52,9 +54,12 @@ def open_session(
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_min_size_in_bytes", "1024"
         )
-    model = str(source) if isinstance(source, Path) else source
+    if weights_folder is not None:
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(weights_folder.resolve())
+        )
     try:
-        return onnxruntime.InferenceSession(model, options, providers=[provider])
+        return onnxruntime.InferenceSession(serialized, options, providers=[provider])
     # onnxruntime's errors share no base below Exception, nor do those of its Python layer.
     except Exception as error:
         raise ModelError(f"{label}: onnxruntime refuses the model: {_reason(error)}") from error
@@ -67,4 +72,5 @@ def _reason(error: Exception) -> str:
         if text.startswith("[ONNXRuntimeError]") and mark in text:
             text = text.split(mark, maxsplit=1)[1]
             break
+    text = re.sub(r"^/\S+\.(cc|h):\d+ .*?\)( const)? ", "", text)
     return text[:400]

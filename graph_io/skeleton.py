@@ -6,7 +6,7 @@ import onnx
 import onnx_ir as ir
 
 from dplace.errors import InputError
-from dplace.graph_io.model import Model
+from dplace.graph_io.model import Model, tensor_size_bytes
 
 __all__ = ["check_dims", "dynamic_dims", "skeleton"]
 
@@ -44,7 +44,7 @@ def skeleton(
         tensor = value.const_value
         if tensor is None:
             continue
-        if tensor.nbytes >= lift_bytes and name not in model.overridable:
+        if tensor_size_bytes(tensor) >= lift_bytes and name not in model.overridable:
             graph.input.append(
                 onnx.helper.make_tensor_value_info(
                     name, tensor.dtype.value, [int(dim) for dim in tensor.shape.numpy()]

@@ -126,6 +126,11 @@ def _check_graph(
     for value in graph.output:
         if value.name not in known:
             problems.append(f'graph output "{value.name}" is made by nothing')
+        elif value.name not in made:
+            problems.append(
+                f'a subgraph returns the outer value "{value.name}" as it is, which ONNX forbids; '
+                "put an Identity node between"
+            )
     cycle = _find_cycle(graph.node)
     if cycle:
         names = " -> ".join(describe(graph.node[index], index) for index in cycle[:8])

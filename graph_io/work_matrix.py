@@ -27,8 +27,12 @@ def _convolution(weight: int, *, quantised: bool = False) -> Rule:
         group = view.integer("group", 1)
         flop = 2.0 * math.prod(view.output()) * math.prod(kernel[1:])
         is_depthwise = group > 1 and kernel[1] == 1
-        name = "depthwise_conv" if is_depthwise else "quantised_conv" if quantised else "conv"
-        return Cost(kernel_class=name, flop=flop, dtype="int8" if quantised else None)
+        if is_depthwise:
+            # Too few products a sum for int8's dot products to pay: as quick as float32.
+            return Cost(kernel_class="depthwise_conv", flop=flop)
+        if quantised:
+            return Cost(kernel_class="quantised_conv", flop=flop, dtype="int8")
+        return Cost(kernel_class="conv", flop=flop)
 
     return rule
 

@@ -79,13 +79,25 @@ def _pooled(view: NodeView) -> Cost:
 
 
 def _local_response(view: NodeView) -> Cost:
-    flop = math.prod(view.input(0)) * (2.0 * view.integer("size", 1) + 15)
-    return Cost(kernel_class="normalisation", flop=flop)
+    flop = math.prod(view.input(0)) * (2.0 * view.integer("size", 1) + 50)
+    return Cost(kernel_class="other", flop=flop)
+
+
+def _power(view: NodeView) -> Cost:
+    """A square is a product; any other exponent takes a logarithm and an exponential."""
+    exponent = view.value(1)
+    tensor = None if exponent is None else exponent.const_value
+    elements = math.prod(view.output())
+    if tensor is not None and tensor.size == 1 and float(tensor.numpy().reshape(-1)[0]) == 2.0:
+        return Cost(kernel_class="elementwise", flop=float(elements))
+    return Cost(kernel_class="other", flop=20.0 * elements)
 
 
 def _sorted(view: NodeView) -> Cost:
-    count = math.prod(view.input(0))
-    return Cost(kernel_class="other", flop=count * math.log2(count + 2))
+    """Compare every element with a heap of those that are kept: TopK."""
+    elements, axis = view.input(0), view.integer("axis", -1)
+    kept = view.output()[axis]
+    return Cost(kernel_class="other", flop=math.prod(elements) * (10 + 5 * math.log2(kept + 2)))
 
 
 def _suppressed(view: NodeView) -> Cost:
@@ -97,12 +109,12 @@ def _suppressed(view: NodeView) -> Cost:
 
 
 def _fourier(view: NodeView) -> Cost:
-    """Five n log2 n for a transform of n points (Cooley and Tukey, 1965)."""
+    """Take n log2 n steps for a transform of n points (Cooley and Tukey, 1965), in scalar code."""
     out = view.output()
     axis = view.integer("axis", -2)
     length = out[axis] if view.node.op_type == "DFT" and -len(out) <= axis < len(out) else out[-2]
     points = math.prod(out) / 2
-    return Cost(kernel_class="other", flop=5.0 * points * math.log2(length + 2))
+    return Cost(kernel_class="other", flop=15.0 * points * math.log2(length + 2))
 
 
 def _aligned(view: NodeView) -> Cost:
@@ -163,35 +175,40 @@ SIMPLE_RULES: dict[str, Rule] = {
         {
             1: "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Equal "
             "Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Mul Neg Not Or Relu Round "
-            "Sign Sub ThresholdedRelu Where Xor Cast CastLike",
+            "Sign Sub ThresholdedRelu Xor Cast CastLike",
             2: "LeakyRelu PRelu Shrink HardSigmoid HardSwish Dropout",
             4: "Div Mod Reciprocal Softsign Sqrt DequantizeLinear QuantizeLinear",
             6: "RotaryEmbedding",
+            8: "Where",
         },
     ),
     **_same(_of_many, "Max Mean Min Sum"),
+    # Written with vectors in every library; what is below runs one element at a time on CPUs.
     **_table(
         "transcendental",
+        {10: "Exp Sigmoid Swish Tanh SwiGLU", 14: "Erf", 18: "Gelu"},
+    ),
+    **_table(
+        "other",
         {
-            8: "Exp",
-            10: "Sigmoid Swish Tanh SwiGLU",
-            12: "Celu Elu Erf Selu Log",
-            20: "Gelu Mish Softplus Sin Cos Cosh Sinh Atan Asin Acos Tan Acosh Asinh Atanh Pow",
-            30: "Bernoulli",
+            5: "Log Celu Elu Selu Sin Cos Cosh Sinh Atan Asin Acos Tan Acosh Asinh Atanh",
+            30: "Bernoulli Mish Softplus",
         },
     ),
+    "Pow": _power,
     **_same(
-        _written("transcendental", 30),
+        _written("other", 30),
         "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial HannWindow "
         "HammingWindow BlackmanWindow MelWeightMatrix",
     ),
     **_same(
         _per_input("reduction", 1),
-        "ReduceL1 ReduceMax ReduceMean ReduceMin ReduceSum ArgMax ArgMin CumSum CumProd",
+        "ReduceL1 ReduceMax ReduceMean ReduceMin ReduceSum",
     ),
     **_same(_per_input("reduction", 2), "ReduceL2 ReduceProd ReduceSumSquare"),
+    **_same(_per_input("reduction", 8), "ArgMax ArgMin CumSum CumProd"),
     **_same(_per_input("reduction", 10), "ReduceLogSum ReduceLogSumExp"),
-    **_same(_per_input("reduction", 5), "DynamicQuantizeLinear"),
+    **_same(_per_input("reduction", 3), "DynamicQuantizeLinear"),
     **_same(
         _per_input("softmax", 12),
         "Softmax LogSoftmax Hardmax NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
@@ -206,7 +223,8 @@ SIMPLE_RULES: dict[str, Rule] = {
     **_same(_pooled, "AveragePool MaxPool LpPool"),
     **_same(_per_input("pooling", 1), "GlobalAveragePool GlobalMaxPool MaxRoiPool"),
     "GlobalLpPool": _per_input("pooling", 20),
-    **_same(_aligned, "RoiAlign GridSample"),
+    "RoiAlign": _aligned,
+    "GridSample": _per_output("other", 10),
     **_table(
         "movement",
         {
@@ -223,7 +241,9 @@ SIMPLE_RULES: dict[str, Rule] = {
     **_same(_resized, "Resize Upsample"),
     **_same(_written("movement"), "ConstantOfShape EyeLike OneHot Range"),
     "AffineGrid": _written("elementwise", 6),
-    **_same(_sorted, "TopK Unique NonZero"),
+    "TopK": _sorted,
+    "NonZero": _per_input("other", 30),
+    "Unique": _per_input("other", 100),
     "NonMaxSuppression": _suppressed,
     **_same(_fourier, "DFT STFT"),
     "Det": _determinant,
@@ -257,24 +277,30 @@ SIMPLE_RULES: dict[str, Rule] = {
             "MulInteger IsAllFinite ExpandDims",
             4: "DequantizeLinear QuantizeLinear DequantizeBFP QuantizeBFP DequantizeWithOrder "
             "QuantizeWithOrder",
-            6: "QLinearAdd QLinearMul QLinearWhere ComplexMul ComplexMulConj RotaryEmbedding "
-            "GemmaRotaryEmbedding MRotaryEmbedding",
+            3: "QLinearAdd QLinearMul QLinearWhere",
+            6: "ComplexMul ComplexMulConj RotaryEmbedding GemmaRotaryEmbedding MRotaryEmbedding",
         },
         MS,
     ),
     **_table(
         "transcendental",
         {
-            12: "QLinearSigmoid QuickGelu ScaledSiLU",
-            20: "BiasGelu BiasSplitGelu FastGelu Gelu QOrderedGelu EngramGate LinearAttentionGate",
+            10: "QLinearSigmoid",
+            18: "BiasGelu BiasSplitGelu FastGelu Gelu QOrderedGelu QuickGelu ScaledSiLU EngramGate "
+            "LinearAttentionGate",
         },
         MS,
     ),
     **_same(_per_input("softmax", 12), "BiasSoftmax QLinearSoftmax", MS),
     **_same(
         _per_input("normalisation", 10),
-        "GroupNorm SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization "
-        "GatedRMSNorm BranchwiseRMSNorm QOrderedLayerNormalization",
+        "GroupNorm SkipGroupNorm GatedRMSNorm BranchwiseRMSNorm QOrderedLayerNormalization",
+        MS,
+    ),
+    # One element at a time on CPUs, eight times as slow as LayerNormalization.
+    **_same(
+        _per_input("normalisation", 60),
+        "SkipLayerNormalization SkipSimplifiedLayerNormalization",
         MS,
     ),
     **_same(_embedding, "EmbedLayerNormalization QEmbedLayerNormalization", MS),
@@ -285,7 +311,7 @@ SIMPLE_RULES: dict[str, Rule] = {
     **_table("movement", {0: "Pad RemovePadding RestorePadding Trilu UnfoldTensor"}, MS),
     **_same(_selected, "GatherND GatherBlockQuantized TorchEmbedding", MS),
     **_same(_written("movement"), "Range RelativePositionBias", MS),
-    **_same(_sorted, "Unique", MS),
+    "com.microsoft:Unique": _per_input("other", 100),
     **_same(_aligned, "GridSample CropAndResize", MS),
     **_same(_fourier, "Rfft Irfft", MS),
     "com.microsoft:Inverse": _determinant,
