@@ -7,7 +7,7 @@ from dplace.graph_io.build import PlaceableModel
 from dplace.graph_io.export import part_records, value_records
 from dplace.graph_io.observe import index_limits
 from dplace.graph_io.optimise import OptimisedModel
-from dplace.graph_io.summary import interface
+from dplace.graph_io.summary import interface, value_sizes
 from dplace.plan.program import PartValues, part_names, part_ops, part_values, programs
 from dplace.plan.records import Plan, PlannedDevice, PlannedLinks
 from dplace.problem import Problem
@@ -45,7 +45,7 @@ def make_plan(
     crossing = part_values(graph, lowered)
     steps = programs(graph, lowered, crossing, names, device_names)
     original = optimised.original
-    inputs, outputs, overridable = interface(original, placeable.observed.types)
+    inputs, outputs, overridable = interface(original, placeable.observed.types, value_sizes(graph))
     fed = {value.name for value in original.ir.graph.inputs if not value.is_initializer()}
     moved = sorted({value for part in crossing for value in part.inputs})
     seconds = [

@@ -8,30 +8,37 @@ import onnx_ir as ir
 from dplace.graph_io.build import PlaceableModel
 from dplace.graph_io.model import Model, weight_bytes
 from dplace.graph_io.uses import captured_values, node_graphs
+from dplace.op_graph import OpGraph
 from dplace.plan.records import ValueType
 from dplace.report.model_summary import Capture, ModelSummary, OpTypeUse, Uncut
 
-__all__ = ["interface", "summarise"]
+__all__ = ["interface", "summarise", "value_sizes"]
 
 
 def interface(
-    model: Model, types: Mapping[str, str]
+    model: Model, types: Mapping[str, str], sizes: Mapping[str, int]
 ) -> tuple[tuple[ValueType, ...], tuple[ValueType, ...], tuple[ValueType, ...]]:
     """Return the inputs, outputs and overridable initializers of a model, in its order.
 
     Args:
         types: onnxruntime's type of each value, by name.
+        sizes: Bytes of each value, by name.
     """
     inputs = [value for value in model.ir.graph.inputs if not value.is_initializer()]
     overridable = [model.ir.graph.initializers[name] for name in model.overridable]
     return (
-        tuple(_value_type(value, types) for value in inputs),
-        tuple(_value_type(value, types) for value in model.ir.graph.outputs),
-        tuple(_value_type(value, types) for value in overridable),
+        tuple(_value_type(value, types, sizes) for value in inputs),
+        tuple(_value_type(value, types, sizes) for value in model.ir.graph.outputs),
+        tuple(_value_type(value, types, sizes) for value in overridable),
     )
 
 
-def _value_type(value: ir.Value, types: Mapping[str, str]) -> ValueType:
+def value_sizes(graph: OpGraph) -> dict[str, int]:
+    """Return the bytes of each value of the op graph, by name."""
+    return dict(zip(graph.value_names, graph.value_bytes.tolist(), strict=True))
+
+
+def _value_type(value: ir.Value, types: Mapping[str, str], sizes: Mapping[str, int]) -> ValueType:
     name = value.name or ""
     text = types.get(name)
     if text is None:
@@ -39,7 +46,7 @@ def _value_type(value: ir.Value, types: Mapping[str, str]) -> ValueType:
     shape = None
     if value.shape is not None:
         shape = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
-    return ValueType(name=name, type=text, shape=shape)
+    return ValueType(name=name, type=text, shape=shape, size_bytes=sizes.get(name, 0))
 
 
 def _ort_element(dtype: ir.DataType) -> str:
@@ -68,7 +75,7 @@ def summarise(
         for kind, number in count.items()
     ]
     uses.sort(key=lambda use: (-use.flop, -use.size_bytes, use.op_type))
-    inputs, outputs, _ = interface(original, placeable.observed.types)
+    inputs, outputs, _ = interface(original, placeable.observed.types, value_sizes(graph))
     return ModelSummary(
         model=label,
         ir_version=original.proto.ir_version,

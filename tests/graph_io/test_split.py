@@ -111,7 +111,10 @@ def test_zeros_of_a_sparse_file_stay_holes(tmp_path: Path) -> None:
     with (tmp_path / "w.bin").open("wb") as file:
         file.truncate(size)
     tensor = onnx.TensorProto(
-        name="big", data_type=onnx.TensorProto.FLOAT, dims=[size // 4], data_location=1
+        name="big",
+        data_type=onnx.TensorProto.FLOAT,
+        dims=[size // 4],
+        data_location=onnx.TensorProto.EXTERNAL,
     )
     tensor.external_data.add(key="location", value="w.bin")
     external = ir.serde.deserialize_tensor(tensor, tmp_path)

@@ -1,0 +1,93 @@
+"""Predict anew what a plan takes, from the plan alone."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.cluster import Cluster, Device
+from dplace.plan.records import Plan, PlannedDevice
+
+__all__ = ["planned_cluster", "replay_plan"]
+
+
+def replay_plan(plan: Plan) -> tuple[float, tuple[PlannedDevice, ...]]:
+    """Return the predicted makespan in seconds, and the devices with how long each is busy.
+
+    Raises:
+        PlanError: Some part waits for a value that never comes.
+    """
+    from dplace.simulator.replay import PartGraph, simulate_parts
+
+    devices = {device.name: index for index, device in enumerate(plan.devices)}
+    sizes = {value.name: value.size_bytes for value in (*plan.inputs, *plan.outputs)}
+    sizes.update((value.name, value.size_bytes) for value in plan.values)
+    values = {name: index for index, name in enumerate(sizes)}
+    inputs = _rows([[values[name] for name in part.inputs] for part in plan.parts])
+    outputs = _rows([[values[name] for name in part.outputs] for part in plan.parts])
+    sends = sorted(
+        (step.priority, values[step.subject], devices[step.peer])
+        for device in plan.devices
+        for step in device.program
+        if step.action == "send" and step.peer is not None
+    )
+    made = {name for part in plan.parts for name in part.outputs}
+    times = simulate_parts(
+        PartGraph(
+            part_device=_ids(devices[part.device] for part in plan.parts),
+            part_seconds=np.array([part.predicted_s for part in plan.parts], dtype=np.float64),
+            input_offsets=inputs[0],
+            input_values=inputs[1],
+            output_offsets=outputs[0],
+            output_values=outputs[1],
+            value_bytes=np.array(list(sizes.values()), dtype=np.int64),
+            graph_inputs=_ids(values[value.name] for value in plan.inputs),
+            graph_outputs=_ids(
+                values[name]
+                for name in dict.fromkeys(value.name for value in plan.outputs)
+                if name in made
+            ),
+            transfer_value=_ids(value for _, value, _ in sends),
+            transfer_target=_ids(target for _, _, target in sends),
+        ),
+        planned_cluster(plan),
+    )
+    return times.makespan_s, tuple(
+        dataclasses.replace(device, busy_s=float(times.busy_s[index]))
+        for index, device in enumerate(plan.devices)
+    )
+
+
+def planned_cluster(plan: Plan) -> Cluster:
+    """Return the cluster that a plan was made for, as the plan holds it."""
+    return Cluster(
+        spec=plan.cluster,
+        devices=tuple(
+            Device(
+                name=device.name,
+                kind=device.kind,
+                provider=device.provider,
+                index=device.index,
+                host=device.host,
+                memory_bytes=device.memory_bytes,
+                call_overhead_s=device.call_overhead_s,
+            )
+            for device in plan.devices
+        ),
+        latency_s=np.array(plan.links.latency_s, dtype=np.float64),
+        bytes_per_s=np.array(plan.links.bytes_per_s, dtype=np.float64),
+        host_latency_s=np.array(plan.links.host_latency_s, dtype=np.float64),
+        host_bytes_per_s=np.array(plan.links.host_bytes_per_s, dtype=np.float64),
+        contention=plan.links.contention,
+    )
+
+
+def _ids(items: Iterable[int]) -> NDArray[np.int32]:
+    return np.array(list(items), dtype=np.int32)
+
+
+def _rows(rows: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return offsets, _ids(item for row in rows for item in row)
