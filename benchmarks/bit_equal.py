@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.figures import arguments, report
 from dplace import api
-from dplace.runtime import PlacedSession
+from dplace.runtime.placed_session import PlacedSession
 from tests.zoo.plain_session import assert_bit_equal, run_plain
 from tests.zoo.real_models import REAL_MODELS, ModelMissingError, RealModel
 

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.figures import arguments, report
 from benchmarks.stopwatch import median_ratio, take_turns
 from dplace import api
-from dplace.runtime import PlacedSession
+from dplace.runtime.placed_session import PlacedSession
 from tests.zoo.plain_session import plain_session
 from tests.zoo.real_models import REAL_MODELS, ModelMissingError
 

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.figures import arguments, report
 from benchmarks.stopwatch import median_ratio, take_turns
 from dplace import api
-from dplace.runtime import PlacedSession
+from dplace.runtime.placed_session import PlacedSession
 from tests.zoo.real_models import REAL_MODELS
 
 WANTED: Mapping[str, float] = {"generated_two-tower": 1.7, "light_inception_v2": 1.15}

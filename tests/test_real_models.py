@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dplace import api
-from dplace.runtime import PlacedSession
+from dplace.runtime.placed_session import PlacedSession
 from tests.zoo.plain_session import assert_bit_equal, run_plain
 from tests.zoo.real_models import REAL_MODELS, ModelMissingError, RealModel
 

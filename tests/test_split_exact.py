@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dplace import api
 from dplace.errors import ModelError
-from dplace.runtime import PlacedSession
+from dplace.runtime.placed_session import PlacedSession
 from tests.zoo import SITUATIONS, Feeds, Situation
 from tests.zoo.external_data import WELL_PLACED
 from tests.zoo.placements import drawn, round_robin

@@ -51,7 +51,7 @@ class DplaceBackend(CpuBackend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
         from dplace import api
-        from dplace.runtime import PlacedSession
+        from dplace.runtime.placed_session import PlacedSession
 
         parent = MEMORY if MEMORY.is_dir() else None
         folder = tempfile.TemporaryDirectory(prefix="dplace-", dir=parent)
