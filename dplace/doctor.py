@@ -8,6 +8,7 @@ the home folder.
 import json
 import os
 import platform
+import re
 import site
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from dplace.runtime.devices import working_providers
 print(json.dumps([list(onnxruntime.get_available_providers()), dict(working_providers())]))
 """
 DGL_PROGRAM = "import dgl; print(dgl.__version__)"
+CPP_PLACE = r"^/\S+\.(cc|h):\d+ .*?\) (?=[A-Z])"
+"""Where in its source onnxruntime met an error, which tells a user nothing."""
 PROBE_LIMIT_S = 120.0
 
 
@@ -161,7 +164,7 @@ def provider_checks(tried: Probe, *, has_gpu: bool) -> list[Check]:
     listed, working = json.loads(tried.output)
     checks: list[Check] = []
     for name in listed:
-        reason = working.get(name, "not tried")
+        reason = re.sub(CPP_PLACE, "", working.get(name, "not tried"))
         if reason == "works":
             checks.append(Check(status="ok", subject=name, message="works"))
         elif name == "CUDAExecutionProvider" and has_gpu:
@@ -171,7 +174,7 @@ def provider_checks(tried: Probe, *, has_gpu: bool) -> list[Check]:
             )
             checks.append(Check(status="fault", subject=name, message=message))
         else:
-            message = f"listed by onnxruntime, but does not work here: {reason}"
+            message = f"does not work here: {reason}"
             checks.append(Check(status="note", subject=name, message=message))
     return checks
 
