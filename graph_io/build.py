@@ -1,6 +1,6 @@
 """From a model to the graph that placement sees, and back: which nodes each op stands for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from dplace.graph_io.clones import cloned_nodes
 from dplace.graph_io.model import Model, tensor_size_bytes
 from dplace.graph_io.observe import Observed, tensor_bytes, typed_bytes
 from dplace.graph_io.units import group_nodes
-from dplace.graph_io.uses import read_values
+from dplace.graph_io.uses import node_graphs, read_values
 from dplace.graph_io.work import Work, node_work
 from dplace.op_graph import OpGraph
 
@@ -121,6 +121,7 @@ def _op_of(
     pending = list(unit)
     while pending:
         node = pending.pop()
+        weights.update(dict.fromkeys(_inner_weights(node)))
         for value in read_values(node):
             producer = value.producer()
             if producer is None:
@@ -143,6 +144,14 @@ def _op_of(
         writes=writes,
         work=_unit_work(unit, shape_of),
     )
+
+
+def _inner_weights(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield the initializers of the subgraphs of ``node``, at any depth."""
+    for graph in node_graphs(node):
+        yield from graph.initializers.values()
+        for inner in graph:
+            yield from _inner_weights(inner)
 
 
 def _unit_work(unit: list[ir.Node], shape_of: Callable[[ir.Value], tuple[int, ...] | None]) -> Work:

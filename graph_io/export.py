@@ -9,6 +9,7 @@ from google.protobuf.message import EncodeError
 
 from dplace.errors import ModelError
 from dplace.graph_io.build import PlaceableModel
+from dplace.graph_io.external import has_external_data
 from dplace.graph_io.split import part_model
 from dplace.graph_io.weights import WeightsFile, file_digest
 from dplace.plan.program import PartValues, part_ops
@@ -90,9 +91,7 @@ def write_parts(
                     outputs=crossing[part].outputs,
                     weights_file=weights_file,
                 )
-                uses_weights[part] = any(
-                    tensor.external_data for tensor in model.proto.graph.initializer
-                )
+                uses_weights[part] = has_external_data(model.proto)
                 path = folder / parts[part].file
                 path.write_bytes(_serialized(model.proto, source.graph.name))
         digest = file_digest(weights_path) if weights_file.exists else None

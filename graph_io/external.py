@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+import onnx.external_data_helper
 
-from dplace.graph_io.structure import data_bytes, walk_tensors
+from dplace.graph_io.structure import data_bytes, subgraphs, walk_tensors
 
-__all__ = ["external_problems", "has_external_data"]
+__all__ = ["external_problems", "has_external_data", "inline_attributes"]
 
 
 def has_external_data(model: onnx.ModelProto) -> bool:
@@ -38,6 +39,22 @@ def external_problems(model: onnx.ModelProto, folder: Path) -> list[str]:
         if size is not None:
             problems.extend(_range_problems(tensor, fields, location, size))
     return problems
+
+
+def inline_attributes(model: onnx.ModelProto, folder: Path) -> None:
+    """Load the external data of tensors in node attributes, which onnxruntime does not look for."""
+    nodes = [node for function in model.functions for node in function.node]
+    nodes.extend(model.graph.node)
+    while nodes:
+        node = nodes.pop()
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                    onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+                    tensor.data_location = onnx.TensorProto.DEFAULT
+                    del tensor.external_data[:]
+        for subgraph in subgraphs(node):
+            nodes.extend(subgraph.node)
 
 
 def _location_problem(location: str, folder: Path, root: Path) -> str | None:

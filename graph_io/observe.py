@@ -86,7 +86,12 @@ def observe(model: Model, dims: Mapping[str, int]) -> Observed:
         for name in node.output:
             if name and name not in listed:
                 proto.graph.output.append(onnx.ValueInfoProto(name=name))
-    session = open_session(proto.SerializeToString(), label=model.name, level="none")
+    session = open_session(
+        proto.SerializeToString(),
+        label=model.name,
+        level="none",
+        weights_folder=model.path.parent if model.path is not None else None,
+    )
     types: dict[str, str] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for value in (*session.get_inputs(), *session.get_outputs()):

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from dplace.errors import ModelError
-from dplace.graph_io.external import external_problems, has_external_data
+from dplace.graph_io.external import external_problems, has_external_data, inline_attributes
 from dplace.graph_io.model import Model
 from dplace.graph_io.plain import plain_spelling
 from dplace.graph_io.structure import structure_problems
@@ -86,6 +86,8 @@ def from_proto(
         raise ModelError(f"{label}: " + "; ".join(problems[:_SHOWN_PROBLEMS]) + tail)
     if digest is None:
         digest = "sha256:" + hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+    if path is not None and has_external_data(proto):
+        inline_attributes(proto, path.parent)
     proto = plain_spelling(proto)
     try:
         model = ir.serde.deserialize_model(proto)

@@ -70,9 +70,10 @@ def part_model(
     for value, original in zip(graph.outputs, wanted, strict=True):
         if original not in outermost and not value.is_initializer():
             value.shape = None
-    for initializer in graph.initializers.values():
-        if initializer.const_value is not None:
-            initializer.const_value = weights_file.place(initializer.const_value)
+    for scope in (graph, *graph.subgraphs()):
+        for initializer in scope.initializers.values():
+            if initializer.const_value is not None:
+                initializer.const_value = weights_file.place(initializer.const_value)
     model = ir.Model(
         graph,
         ir_version=whole.ir_version,

@@ -58,7 +58,8 @@ class WeightsFile:
                 return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
             return tensor
         if tensor not in self._placed:
-            self._placed[tensor] = self._append(tensor)
+            placed = self._append(tensor)
+            self._placed[tensor] = self._placed[placed] = placed
         return self._placed[tensor]
 
     def _append(self, tensor: ir.TensorProtocol) -> ir.ExternalTensor:
