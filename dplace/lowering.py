@@ -5,6 +5,7 @@ predicted is what runs. Which way of cutting is best depends on the placement; `
 few rules and keeps the best.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -100,11 +101,11 @@ class Evaluator:
         overflow = np.maximum(peaks - self._capacity, 0)
         return Score(int(overflow.sum()), float(run.makespan[0]), int(run.totals[0]))
 
-    def best_rule(self, placement: Placement) -> tuple[Score, Rule]:
-        """Return the rule that serves ``placement`` best and the score it gives it."""
-        scores = [self.score(placement, rule) for rule in RULES]
-        best = min(range(len(RULES)), key=lambda index: scores[index])
-        return scores[best], RULES[best]
+    def best_rule(self, placement: Placement, rules: Sequence[Rule] = RULES) -> tuple[Score, Rule]:
+        """Return the score of ``placement`` under the best of some rules, and that rule."""
+        scores = [self.score(placement, rule) for rule in rules]
+        best = min(range(len(rules)), key=lambda index: scores[index])
+        return scores[best], rules[best]
 
     def lower(self, placement: Placement) -> tuple[Lowered, Timeline]:
         """Return the best way to run ``placement`` that the rules find, and its timeline."""

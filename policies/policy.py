@@ -11,6 +11,11 @@ from dplace.bounds import lower_bound_s
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.placement import check_placement
+from dplace.policies.auto import auto, race
+from dplace.policies.heft import heft
+from dplace.policies.local_search import local_search
+from dplace.policies.m_etf import m_etf
+from dplace.policies.packing import packing
 from dplace.policies.random_placement import random_placement
 from dplace.policies.single import single, single_device_s
 from dplace.problem import Problem
@@ -39,8 +44,13 @@ class Policy(Protocol):
 
 
 POLICIES: dict[str, Policy] = {
-    "single": single,
+    "auto": auto,
+    "heft": heft,
+    "local-search": local_search,
+    "m-etf": m_etf,
+    "packing": packing,
     "random": random_placement,
+    "single": single,
 }
 """Every policy by the name that ``--policy`` takes."""
 
@@ -98,8 +108,15 @@ def place(
         evaluations = default_evaluations(problem.num_ops)
     evaluator = Evaluator(problem)
     rng = np.random.default_rng(seed)
-    placement = POLICIES[policy](evaluator, rng=rng, evaluations=evaluations)
-    return _answer(evaluator, placement, policy)
+    if policy != "auto":
+        placement = POLICIES[policy](evaluator, rng=rng, evaluations=evaluations)
+        return _answer(evaluator, placement, policy, {})
+    found = race(evaluator, rng=rng, evaluations=evaluations)
+    scores = {
+        name: math.inf if score.overflow_bytes else score.makespan_s
+        for name, score in found.scores.items()
+    }
+    return _answer(evaluator, found.placement, policy, scores)
 
 
 def answer_for(problem: Problem, placement: NDArray[np.int32], *, policy: str) -> Answer:
@@ -109,10 +126,15 @@ def answer_for(problem: Problem, placement: NDArray[np.int32], *, policy: str) -
         InputError: It is no placement of the problem.
         MemoryLimitError: It does not fit.
     """
-    return _answer(Evaluator(problem), placement, policy)
+    return _answer(Evaluator(problem), placement, policy, {})
 
 
-def _answer(evaluator: Evaluator, placement: NDArray[np.int32], policy: str) -> Answer:
+def _answer(
+    evaluator: Evaluator,
+    placement: NDArray[np.int32],
+    policy: str,
+    scores: dict[str, float],
+) -> Answer:
     problem, used = evaluator.problem, evaluator.evaluations
     placement = check_placement(problem, placement)
     lowered, timeline = evaluator.lower(placement)
@@ -125,5 +147,5 @@ def _answer(evaluator: Evaluator, placement: NDArray[np.int32], policy: str) -> 
         bound_s=lower_bound_s(problem, evaluator.tables),
         best_single_device_s=min(alone, default=math.inf),
         evaluations=used,
-        scores={policy: timeline.makespan_s},
+        scores={**scores, policy: timeline.makespan_s},
     )

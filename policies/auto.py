@@ -1,0 +1,75 @@
+"""auto: the best of the quick policies, improved by search; one device where that is best."""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import MemoryLimitError
+from dplace.lowering import RULES, Evaluator, Score
+from dplace.policies.heft import heft_of_groups
+from dplace.policies.local_search import improve
+from dplace.policies.m_etf import etf_of_groups
+from dplace.policies.packing import packing, require_room
+from dplace.policies.regions import cluster
+from dplace.policies.single import single
+
+__all__ = ["Race", "auto", "race"]
+
+Placement = NDArray[np.int32]
+
+GRAINS = (1.0, 4.0, 16.0)
+"""Least work of a cluster, in calls of a part, for list scheduling cluster by cluster."""
+
+
+class Race(NamedTuple):
+    """What the quick policies and the search came to."""
+
+    placement: Placement
+    scores: dict[str, Score]
+    """Of the best placement of each policy that found one, memory overflow included."""
+
+
+def auto(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Placement:
+    """Return the best placement of ``race``."""
+    return race(evaluator, rng=rng, evaluations=evaluations).placement
+
+
+def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Race:
+    """Return the best placement of several policies, improved by local search.
+
+    Raises:
+        MemoryLimitError: Nothing that fits was found.
+    """
+    begun = evaluator.evaluations
+    problem = evaluator.problem
+    # With a small budget most of it should go into the search, not into ways of cutting.
+    rules = RULES if evaluations >= 20 * len(RULES) else RULES[:3]
+    entries: list[tuple[Score, str, Placement]] = []
+
+    def enter(name: str, placement: Placement) -> None:
+        entries.append((evaluator.best_rule(placement, rules)[0], name, placement))
+
+    enter("single", single(evaluator, rng=rng, evaluations=evaluations))
+    if problem.num_devices > 1 and problem.num_ops > 0:
+        call_s = max(device.call_overhead_s for device in problem.cluster.devices)
+        link_s = float(problem.cluster.latency_s.max())
+        _, groupings = cluster(problem, tuple(grain * (call_s + link_s) for grain in GRAINS))
+        for name, schedule in (("heft", heft_of_groups), ("m-etf", etf_of_groups)):
+            for group in (None, *groupings):
+                with suppress(MemoryLimitError):
+                    enter(name, schedule(evaluator, group))
+        if min(entry[0] for entry in entries).overflow_bytes:
+            with suppress(MemoryLimitError):
+                enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
+    score, _, best = min(entries, key=lambda entry: entry[0])
+    left = evaluations - (evaluator.evaluations - begun) - len(RULES)
+    best = improve(evaluator, best, rng=rng, evaluations=left)
+    score, _ = evaluator.best_rule(best)
+    if score.overflow_bytes:
+        raise require_room(problem, score, evaluator.overflow_bytes(best))
+    scores: dict[str, Score] = {"auto": score}
+    for entry_score, name, _ in entries:
+        scores[name] = min(scores.get(name, entry_score), entry_score)
+    return Race(best, scores)

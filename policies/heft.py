@@ -1,0 +1,89 @@
+"""HEFT: the most urgent op next, on the device where it ends first.
+
+Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
+computing", IEEE Transactions on Parallel and Distributed Systems 13(3), 2002. Departures: devices
+without room for an op are left out, and see ``list_schedule.py``.
+"""
+
+from bisect import bisect_left
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.lowering import Evaluator
+from dplace.policies.list_schedule import ListSchedule
+
+__all__ = ["heft", "heft_of_groups"]
+
+
+def heft(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> NDArray[np.int32]:
+    """Return the placement by HEFT, op by op."""
+    return heft_of_groups(evaluator, None)
+
+
+def heft_of_groups(evaluator: Evaluator, group: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    """Return the placement by HEFT with groups of ops kept whole.
+
+    Args:
+        evaluator: The problem.
+        group: Shape ``(num_ops,)``: group of each op, without circles; None for op by op.
+
+    Raises:
+        MemoryLimitError: Some group fits nowhere in what earlier ones have left.
+    """
+    schedule = ListSchedule(evaluator, group)
+    ranks = schedule.ranks()
+    busy: list[list[tuple[float, float]]] = [[] for _ in range(schedule.num_devices)]
+    done = [len(makers) for makers in schedule.producers]
+    for index in _by_rank(schedule, ranks, done):
+        best: tuple[float, int, float] | None = None
+        for device in schedule.choices(index):
+            length = schedule.seconds[index][device]
+            start = _first_gap(busy[device], schedule.ready_s(index, device), length)
+            if best is None or (start + length, device) < best[:2]:
+                best = (start + length, device, start)
+        if best is None:
+            raise schedule.no_room(index)
+        end, device, start = best
+        schedule.commit(index, device, start)
+        if end > start:
+            slots = busy[device]
+            slots.insert(bisect_left(slots, (start, end)), (start, end))
+    return schedule.placement()
+
+
+def _by_rank(schedule: ListSchedule, ranks: list[float], waiting: list[int]) -> list[int]:
+    """Return the groups by descending rank, none before a group that it reads from.
+
+    Ranks order them already unless two are equal, as with ops that take no time.
+    """
+    from heapq import heappop, heappush
+
+    ready = [(-ranks[index], index) for index in range(len(ranks)) if not waiting[index]]
+    ready.sort()
+    order: list[int] = []
+    while ready:
+        _, index = heappop(ready)
+        order.append(index)
+        for reader in schedule.successors[index]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, (-ranks[reader], reader))
+    return order
+
+
+def _first_gap(slots: list[tuple[float, float]], ready_s: float, length_s: float) -> float:
+    """Return the first time from ``ready_s`` on at which a device is free for ``length_s``.
+
+    >>> _first_gap([(0.0, 2.0), (3.0, 5.0)], 1.0, 1.0), _first_gap([(0.0, 2.0)], 0.0, 4.0)
+    (2.0, 2.0)
+    """
+    start = ready_s
+    at = bisect_left(slots, (ready_s, ready_s))
+    if at > 0:
+        start = max(start, slots[at - 1][1])
+    for begin, end in slots[at:]:
+        if start + length_s <= begin:
+            return start
+        start = max(start, end)
+    return start
