@@ -79,7 +79,7 @@ def _pooled(view: NodeView) -> Cost:
 
 
 def _local_response(view: NodeView) -> Cost:
-    flop = math.prod(view.input(0)) * (2.0 * view.integer("size", 1) + 50)
+    flop = math.prod(view.input(0)) * (2.0 * view.integer("size", 1) + 40)
     return Cost(kernel_class="other", flop=flop)
 
 

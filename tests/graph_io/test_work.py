@@ -128,8 +128,9 @@ def test_an_einsum_loops_over_all_its_labels() -> None:
     assert (work.flop, work.kernel_class) == (2 * 2 * 8 * 5 * 7 * 16, "matmul")
 
 
-def test_an_lstm_reads_its_hidden_weights_at_every_step() -> None:
-    steps, batch, width, hidden = 10, 2, 32, 64
+@pytest.mark.parametrize(("hidden", "share"), [(64, 0.5), (1024, 1.0)])
+def test_an_lstm_reads_its_hidden_weights_at_every_step(hidden: int, share: float) -> None:
+    steps, batch, width = 10, 2, 32
     work = work_of(
         "LSTM",
         [(steps, batch, width), (1, 4 * hidden, width), (1, 4 * hidden, hidden)],
@@ -139,7 +140,7 @@ def test_an_lstm_reads_its_hidden_weights_at_every_step() -> None:
     products = 2 * steps * batch * 4 * hidden * (width + hidden)
     assert work.flop == products + 10 * steps * batch * 4 * hidden
     once = 4 * (steps * batch * width + 4 * hidden * (width + hidden) + steps * batch * hidden)
-    assert work.bytes_moved == once + 9 * (4 * 4 * hidden * hidden)
+    assert work.bytes_moved == once + share * 9 * (4 * 4 * hidden * hidden)
     assert work.kernel_class == "recurrent"
 
 
