@@ -82,7 +82,8 @@ def test_RULE_3_every_part_keeps_imports_and_ir_version(tmp_path: Path) -> None:
 def test_RULE_4_cheap_sources_are_cloned_and_never_sent(tmp_path: Path) -> None:
     plan, parts = split(rule(4), tmp_path / "plan")
     crossing = {name for part in plan.parts for name in part.inputs} - {"x"}
-    cheap = {"half", "ones", "w", "b", "b1", "rest", "to", "shape"}
+    # Shape itself reads x: its few bytes cross, what is computed from them does not.
+    cheap = {"half", "ones", "w", "b", "b1", "rest", "to"}
     assert crossing & cheap == set()
     assert sum("DequantizeLinear" in op_types(model) for model in parts.values()) == 2
 

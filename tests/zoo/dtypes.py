@@ -76,7 +76,10 @@ def float16_net() -> Situation:
         {"w": weight(4, 4, dtype="float16")},
     )
     return Situation(
-        model=model, feeds=calls({"x": (3, 4)}, dtype="float16"), source="onnx-facts 0.7"
+        model=model,
+        feeds=calls({"x": (3, 4)}, dtype="float16"),
+        source="onnx-facts 0.7",
+        only_native=True,
     )
 
 

@@ -33,6 +33,9 @@ class Situation:
     """Whether onnx.checker accepts it; onnxruntime may be more generous."""
     repeats: bool = True
     """Whether any two sessions compute the same numbers; unseeded random ops need not."""
+    only_native: bool = False
+    """Whether parts of the graph as it is may differ in last bits: onnxruntime casts around
+    float16 ops even where it optimises nothing, and does so part by part."""
 
     @property
     def plain(self) -> onnx.ModelProto:
