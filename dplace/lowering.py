@@ -91,9 +91,9 @@ class Evaluator:
         """Return the score of ``placement`` under one rule: one evaluation."""
         self.evaluations += 1
         placement = np.require(placement, np.int32, ["C", "W"])
-        order = self._order(rule, placement)
+        order = self.order(rule, placement)
         arguments = (self.tables, placement, order, *rule[1:])
-        if not self.is_memory_tight or not np.any(self._bound(placement) > self._capacity):
+        if not self.is_memory_tight or not np.any(self.peak_bound(placement) > self._capacity):
             makespan_s, num_parts, _ = self._online.score_online(*arguments)
             return Score(0, makespan_s, num_parts)
         run = self._online.run_online(*arguments)
@@ -111,8 +111,13 @@ class Evaluator:
         """Return the best way to run ``placement`` that the rules find, and its timeline."""
         placement = np.require(placement, np.int32, ["C", "W"])
         _, rule = self.best_rule(placement)
+        return self.run(placement, rule)
+
+    def run(self, placement: Placement, rule: Rule) -> tuple[Lowered, Timeline]:
+        """Return what ``placement`` runs as under one rule, and its timeline."""
+        placement = np.require(placement, np.int32, ["C", "W"])
         run = self._online.run_online(
-            self.tables, placement, self._order(rule, placement), *rule[1:]
+            self.tables, placement, self.order(rule, placement), *rule[1:]
         )
         return self._records(placement, run)
 
@@ -123,14 +128,15 @@ class Evaluator:
         _, timeline = self.lower(placement)
         return np.asarray(np.maximum(timeline.peak_bytes - self._capacity, 0))
 
-    def _order(self, rule: Rule, placement: Placement) -> NDArray[np.int32]:
+    def order(self, rule: Rule, placement: Placement) -> NDArray[np.int32]:
+        """Return the ops by the priority that ``rule`` gives them under ``placement``."""
         if rule.priority == "index":
             return self._index_order
         if rule.priority == "mean-rank":
             return self.mean_order
         return priority_order(placed_rank(self.tables, placement))
 
-    def _bound(self, placement: Placement) -> NDArray[np.int64]:
+    def peak_bound(self, placement: Placement) -> NDArray[np.int64]:
         """Return bytes that no schedule of ``placement`` exceeds, shape ``(num_devices,)``."""
         return self._memory.weight_bytes(self.problem, placement) + self._memory.value_bytes_bound(
             self.problem, placement

@@ -1,0 +1,120 @@
+"""The compiled pass agrees with the slow one, whatever the graph, the rule and the links."""
+
+from typing import get_args
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dplace.cluster import Contention
+from dplace.lowering import RULES, Evaluator, Rule
+from dplace.problem import Problem
+from dplace.simulator.replay import part_graph, simulate_parts
+from tests.random_problems import random_problem
+from tests.simulator.reference import Reference, reference_peaks
+
+WORLDS = st.builds(
+    lambda seed, num_ops, num_devices, contention, unlike, overhead, window, run: draw_world(
+        seed, num_ops, num_devices, contention, unlike, overhead, window, run
+    ),
+    seed=st.integers(0, 2**32 - 1),
+    num_ops=st.integers(1, 40),
+    num_devices=st.integers(1, 4),
+    contention=st.sampled_from(get_args(Contention)),
+    unlike=st.booleans(),
+    overhead=st.sampled_from([0, 1, 8, 40]),
+    window=st.sampled_from([None, 3, 8]),
+    run=st.sampled_from([1, 1, 4, 10]),
+)
+
+
+def draw_world(
+    seed: int,
+    num_ops: int,
+    num_devices: int,
+    contention: Contention,
+    unlike: bool,
+    overhead: int,
+    window: int | None,
+    run: int,
+) -> tuple[Problem, np.ndarray]:
+    """Return a problem and a placement that keeps runs of ops together."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(
+        rng,
+        num_ops,
+        num_devices,
+        contention=contention,
+        unlike=unlike,
+        overhead_ticks=overhead,
+        window=window,
+    )
+    placement = np.repeat(rng.integers(0, num_devices, num_ops), run)[:num_ops]
+    return problem, placement.astype(np.int32)
+
+
+RULES_TO_TRY = st.sampled_from(RULES) | st.builds(
+    Rule,
+    st.sampled_from(["mean-rank", "placed-rank", "index"]),
+    st.sampled_from([0.0, 0.25, 1.0, 4.0, 1e9]),
+    st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e9]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=WORLDS, rule=RULES_TO_TRY)
+def test_every_part_op_and_transfer_is_where_the_reference_has_it(
+    world: tuple[Problem, np.ndarray], rule: Rule
+) -> None:
+    problem, placement = world
+    evaluator = Evaluator(problem)
+    lowered, timeline = evaluator.run(placement, rule)
+    order = evaluator.order(rule, placement)
+    position = np.argsort(order).tolist()
+    expected = Reference(problem, placement.tolist(), position, rule).run()
+
+    assert timeline.makespan_s == expected.makespan_s
+    assert evaluator.score(placement, rule)[1:] == (expected.makespan_s, len(expected.parts))
+    assert lowered.part_device.tolist() == [device for device, _, _, _ in expected.parts]
+    assert (
+        np.split(lowered.part_ops, lowered.part_offsets[1:-1])[0].tolist() == expected.parts[0][1]
+    )
+    assert lowered.part_ops.tolist() == [op for _, ops, _, _ in expected.parts for op in ops]
+    assert timeline.part_start_s.tolist() == [start for _, _, start, _ in expected.parts]
+    assert timeline.part_end_s.tolist() == [end for _, _, _, end in expected.parts]
+    times = list(zip(timeline.op_start_s.tolist(), timeline.op_end_s.tolist(), strict=True))
+    assert times == [expected.op_times[op] for op in range(problem.num_ops)]
+    transfers = zip(
+        lowered.transfer_value.tolist(),
+        lowered.transfer_source.tolist(),
+        lowered.transfer_target.tolist(),
+        timeline.transfer_start_s.tolist(),
+        timeline.transfer_end_s.tolist(),
+        strict=True,
+    )
+    assert list(transfers) == sorted(expected.transfers, key=lambda transfer: transfer[3])
+
+
+@settings(max_examples=200, deadline=None)
+@given(world=WORLDS, rule=RULES_TO_TRY)
+def test_the_parts_alone_take_the_same_time(world: tuple[Problem, np.ndarray], rule: Rule) -> None:
+    problem, placement = world
+    lowered, timeline = Evaluator(problem).run(placement, rule)
+    times = simulate_parts(part_graph(problem, lowered), problem.cluster)
+    assert times.makespan_s == timeline.makespan_s
+    for name in ("part_start_s", "part_end_s", "transfer_start_s", "transfer_end_s", "busy_s"):
+        assert getattr(times, name).tolist() == getattr(timeline, name).tolist(), name
+
+
+@settings(max_examples=200, deadline=None)
+@given(world=WORLDS, rule=RULES_TO_TRY)
+def test_memory_peaks_are_those_of_adding_up_what_is_alive(
+    world: tuple[Problem, np.ndarray], rule: Rule
+) -> None:
+    problem, placement = world
+    evaluator = Evaluator(problem)
+    lowered, timeline = evaluator.run(placement, rule)
+    peaks = reference_peaks(problem, lowered, timeline)
+    assert timeline.peak_bytes.tolist() == peaks.tolist()
+    assert (timeline.peak_bytes <= evaluator.peak_bound(placement)).all()
