@@ -1,6 +1,9 @@
 """Run a plan: PlacedSession drives one onnxruntime session per part.
 
-One worker thread a device. Nothing here decides anything; the plan says it all.
+One worker thread a device. Nothing here decides anything; the plan says it all. Read
+``placed_session.py`` first, then ``route.py``: what a plan's programs become.
 """
 
-__all__: list[str] = []
+from dplace.runtime.placed_session import PlacedSession
+
+__all__ = ["PlacedSession"]
