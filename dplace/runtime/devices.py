@@ -4,7 +4,8 @@
 serves the next one, and a plan of many parts needs no more memory than the whole model. The arena
 belongs to onnxruntime's environment, of which a process has one: closing a session gives its
 weights back, while the arena keeps the memory of activations for the next session. Memory patterns
-are off: onnxruntime keeps one for every new input shape, so memory would rise with each.
+are on only where all shapes are fixed: onnxruntime keeps one for every new input shape, so memory
+would rise with each.
 """
 
 import logging
@@ -93,14 +94,14 @@ MEMORIES = {
 }
 
 
-def session_options(level: str) -> onnxruntime.SessionOptions:
+def session_options(level: str, *, fixed_shapes: bool = False) -> onnxruntime.SessionOptions:
     """Return the options of every session that dplace runs: one thread, no spinning, no noise."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = LEVELS[level]
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.enable_mem_pattern = False
+    options.enable_mem_pattern = fixed_shapes
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
@@ -132,7 +133,12 @@ def _share_arena() -> bool:
 
 
 def open_session(
-    model: Path | bytes, device: RunDevice, *, level: str, label: str
+    model: Path | bytes,
+    device: RunDevice,
+    *,
+    level: str,
+    label: str,
+    fixed_shapes: bool = False,
 ) -> onnxruntime.InferenceSession:
     """Return a session on ``device``; the caller has to be in the thread that will run it.
 
@@ -144,7 +150,10 @@ def open_session(
     try:
         # The fallback prints to standard output and would hide that the device is missing.
         session = onnxruntime.InferenceSession(
-            source, session_options(level), providers=device.providers, enable_fallback=0
+            source,
+            session_options(level, fixed_shapes=fixed_shapes),
+            providers=device.providers,
+            enable_fallback=0,
         )
     # onnxruntime's errors share no base below Exception.
     except Exception as error:

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from dplace.errors import InputError
 from dplace.plan.records import ValueType
-from dplace.runtime.values import Value, dtype_of, type_of_array
+from dplace.runtime.values import Held, Value, dtype_of, hold, type_of_array
 
-__all__ = ["check_inputs", "draw_inputs", "unknown_name"]
+__all__ = ["InputCheck", "draw_inputs", "unknown_name"]
 
 DEFAULT_LIMIT = 2
 """Integers are drawn below it: 0 and 1 are in range of nearly everything that is indexed."""
 
 SEQUENCE_LENGTH = 2
+
+SHOWN_PROBLEMS = 3
+SHOWN_NAMES = 10
 
 WORDS = ("place", "the", "ops", "of", "a", "model")
 
@@ -89,70 +92,85 @@ def _draw_tensor(
     return numbers.astype(dtype)
 
 
-def check_inputs(
-    inputs: Mapping[str, ValueType],
-    overridable: Mapping[str, ValueType],
-    given: Mapping[str, Value],
-) -> dict[str, Value]:
-    """Return the given values, numbers and lists for tensors made arrays.
+class InputCheck:
+    """The inputs of a model, prepared so that right values pass quickly."""
 
-    Raises:
-        InputError: Names are unknown or missing, or values are of another type or shape.
-    """
-    problems: list[str] = []
-    checked: dict[str, Value] = {}
-    for name, value in given.items():
-        expected = inputs.get(name) or overridable.get(name)
+    def __init__(self, inputs: Sequence[ValueType], overridable: Sequence[ValueType]) -> None:
+        self._inputs = {value.name: value for value in inputs}
+        self._known = self._inputs | {value.name: value for value in overridable}
+        self._fast = {
+            name: (dtype_of(value.type), tuple(value.shape or ()))
+            for name, value in self._known.items()
+        }
+        self._required = {
+            name for name, value in self._inputs.items() if not value.type.startswith("optional")
+        }
+
+    def hold(self, given: Mapping[str, Value]) -> dict[str, tuple[Held, object]]:
+        """Return the given values held, each with what has to stay alive meanwhile.
+
+        Raises:
+            InputError: Names are unknown or missing, or values are of another type or shape.
+        """
+        problems: list[str] = []
+        held: dict[str, tuple[Held, object]] = {}
+        for name, value in given.items():
+            dtype, shape = self._fast.get(name, (None, ()))
+            if type(value) is np.ndarray and value.dtype is dtype and fits(value.shape, shape):
+                held[name] = hold(value)
+                continue
+            try:
+                held[name] = hold(self._checked(name, value))
+            except InputError as error:
+                problems.append(str(error))
+        if not self._required <= held.keys():
+            problems.extend(
+                f'input "{name}" is not given; it is {_described(value.type, value.shape)}'
+                for name, value in self._inputs.items()
+                if name in self._required and name not in given
+            )
+        if problems:
+            more = len(problems) - SHOWN_PROBLEMS
+            tail = [f"and {more} more"] if more > 0 else []
+            raise InputError("; ".join(problems[:SHOWN_PROBLEMS] + tail))
+        return held
+
+    def _checked(self, name: str, value: Value) -> Value:
+        """Return a value, as an array if it has to be a tensor and is not yet one."""
+        expected = self._known.get(name)
         if expected is None:
-            problems.append(unknown_name("input", name, (*inputs, *overridable)))
-            continue
-        try:
-            checked[name] = _check(value, expected)
-        except InputError as error:
-            problems.append(str(error))
-    problems.extend(
-        f'input "{name}" is not given; it is {_described(value.type, value.shape)}'
-        for name, value in inputs.items()
-        if name not in given and not value.type.startswith("optional")
-    )
-    if problems:
-        raise InputError("; ".join(problems))
-    return checked
-
-
-def _check(value: Value, expected: ValueType) -> Value:
-    """Return ``value``, as an array if it has to be a tensor and is not yet one."""
-    if isinstance(value, onnxruntime.OrtValue):
-        return _check_ort_value(value, expected)
-    if not expected.type.startswith("tensor"):
-        return value  # onnxruntime says best what a sequence, map or optional lacks
-    dtype = dtype_of(expected.type)
-    if not isinstance(value, np.ndarray):
-        try:
-            value = np.asarray(value, dtype=dtype)
-        except (TypeError, ValueError) as error:
-            raise _mismatch(expected, type(value).__name__) from error
-    elif value.dtype != dtype and dtype is not None and type_of_array(value) != expected.type:
-        if value.dtype.kind != "V" or value.dtype.itemsize != dtype.itemsize:
+            raise InputError(unknown_name("input", name, tuple(self._known)))
+        if isinstance(value, onnxruntime.OrtValue):
+            return _checked_ort_value(value, expected)
+        if not expected.type.startswith("tensor"):
+            return value  # onnxruntime says best what a sequence, map or optional lacks
+        dtype = dtype_of(expected.type)
+        if not isinstance(value, np.ndarray):
+            try:
+                value = np.asarray(value, dtype=dtype)
+            except (TypeError, ValueError) as error:
+                raise _mismatch(expected, type(value).__name__) from error
+        elif value.dtype != dtype and dtype is not None and type_of_array(value) != expected.type:
+            if value.dtype.kind != "V" or value.dtype.itemsize != dtype.itemsize:
+                raise _mismatch(expected, _described(type_of_array(value), value.shape))
+            value = value.view(dtype)  # NumPy's files keep ml_dtypes as plain bytes
+        if not fits(value.shape, expected.shape):
             raise _mismatch(expected, _described(type_of_array(value), value.shape))
-        value = value.view(dtype)  # NumPy's files keep ml_dtypes as plain bytes
-    if not _fits(value.shape, expected.shape):
-        raise _mismatch(expected, _described(type_of_array(value), value.shape))
-    return value
+        return value
 
 
-def _check_ort_value(value: onnxruntime.OrtValue, expected: ValueType) -> onnxruntime.OrtValue:
+def _checked_ort_value(value: onnxruntime.OrtValue, expected: ValueType) -> onnxruntime.OrtValue:
     if not value.has_value():
         return value
     type_name = value.data_type()
     is_right = type_name == expected.type or expected.type == f"optional({type_name})"
     shape = tuple(value.shape()) if value.is_tensor() else None
-    if not is_right or (shape is not None and not _fits(shape, expected.shape)):
+    if not is_right or (shape is not None and not fits(shape, expected.shape)):
         raise _mismatch(expected, _described(type_name, shape))
     return value
 
 
-def _fits(shape: Sequence[int], expected: Sequence[int | str | None] | None) -> bool:
+def fits(shape: Sequence[int], expected: Sequence[int | str | None] | None) -> bool:
     """Return whether a shape agrees in rank and in all fixed dimensions."""
     if not expected:  # a scalar is not told from an unknown rank, nor does onnxruntime check it
         return True
@@ -179,5 +197,7 @@ def unknown_name(kind: str, name: str, known: Sequence[str]) -> str:
     """Return the line that says which names there are, and which one may be meant."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
-    listed = ", ".join(f'"{other}"' for other in known) or "none"
+    listed = ", ".join(f'"{other}"' for other in known[:SHOWN_NAMES]) or "none"
+    if len(known) > SHOWN_NAMES:
+        listed += f" and {len(known) - SHOWN_NAMES} more"
     return f'{kind} "{name}": the model has no such {kind}; it has {listed}{hint}'

@@ -22,12 +22,21 @@ class LoadedPart:
     below it 8 us, and an IOBinding 11 us (onnxruntime 1.31, one small op).
     """
 
-    def __init__(self, part: Part, folder: Path, device: RunDevice, *, level: str) -> None:
+    def __init__(
+        self, part: Part, folder: Path, device: RunDevice, *, level: str, fixed_shapes: bool
+    ) -> None:
+        """Open the part.
+
+        Args:
+            fixed_shapes: Every run has the same shapes.
+        """
         label = f"part {part.name} ({part.file}) on {device.name}"
         self.name = part.name
         self.device = device
         self.inputs = (*part.inputs, *part.overridable)
-        self.session = open_session(folder / part.file, device, level=level, label=label)
+        self.session = open_session(
+            folder / part.file, device, level=level, label=label, fixed_shapes=fixed_shapes
+        )
         self._types = {output.name: output.type for output in self.session.get_outputs()}
         self._optional = frozenset(
             name for name, type_name in self._types.items() if type_name.startswith("optional")

@@ -18,11 +18,11 @@ from dplace.errors import DplaceError, InputError, PlanError
 from dplace.plan.records import Plan, ValueType
 from dplace.runtime.devices import RunDevice, resolve_devices
 from dplace.runtime.fingerprint import check_fingerprint
-from dplace.runtime.inputs import check_inputs, unknown_name
+from dplace.runtime.inputs import InputCheck, unknown_name
 from dplace.runtime.part import LoadedPart
 from dplace.runtime.request import Request
 from dplace.runtime.route import Route, compile_route
-from dplace.runtime.values import Held, NativeValue, Value, hold, to_python
+from dplace.runtime.values import Held, NativeValue, Value, to_python
 from dplace.runtime.worker import Worker
 
 __all__ = ["DeviceUsage", "NodeArg", "PlacedSession"]
@@ -57,6 +57,9 @@ class PlacedSession:
     Looks like ``onnxruntime.InferenceSession``: ``get_inputs``, ``get_outputs``, ``run``. Any
     number of threads may call ``run`` at once; their requests overlap on the devices. Close it, or
     use it as a context manager, to give the weights' memory back.
+
+    Every device has a thread, that of a CPU device pinned to a core. Where the plan has but one
+    CPU device, the caller's thread does its work, one request at a time.
 
     Outputs of types that NumPy lacks (bfloat16, float8, int4, ...) come as arrays of ml_dtypes,
     where onnxruntime raises or returns the bytes; inputs of such types are taken likewise.
@@ -93,13 +96,14 @@ class PlacedSession:
         check_fingerprint(plan)
         self.plan = plan
         self._devices = resolve_devices(plan, allow_cpu=allow_cpu)
-        self._inputs = {value.name: value for value in plan.inputs}
-        self._overridable = {value.name: value for value in plan.overridable}
+        self._is_single = len(self._devices) == 1 and self._devices[0].is_cpu
+        self._check = InputCheck(plan.inputs, plan.overridable)
         self._output_names = tuple(value.name for value in plan.outputs)
         self._numbers = itertools.count()
         self._routes: dict[tuple[str, ...], Route] = {}
         self._process = os.getpid()
-        self._idle = threading.Condition()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._running = 0
         self._is_closed = False
         self._parts: dict[str, LoadedPart] = {}
@@ -109,11 +113,15 @@ class PlacedSession:
         self._route(self._output_names)
 
     def _open(self, folder: Path) -> None:
-        """Start the workers, each of which opens its parts in its own thread."""
+        """Open all parts, each in the thread that will run it."""
         answers: SimpleQueue[Exception | None] = SimpleQueue()
         level = "none" if self.plan.optimize == "native" else self.plan.opt_level
         for worker in self._workers:
-            worker.start(_opener(self.plan, folder, worker.device, level, self._parts), answers.put)
+            opener = _opener(self.plan, folder, worker.device, level, self._parts)
+            if self._is_single:
+                opener()
+                return
+            worker.start(opener, answers.put)
         errors = [error for _ in self._workers if (error := answers.get()) is not None]
         if errors:
             self.close()
@@ -170,26 +178,27 @@ class PlacedSession:
         """Run one request and convert what it returns."""
         if os.getpid() != self._process:
             raise DplaceError("a PlacedSession does not survive a fork; open it in the child")
-        with self._idle:
-            if self._is_closed:
+        with self._lock:
+            if self._closed():
                 raise DplaceError(f"the session of {self.plan.model} is closed")
             self._running += 1
         try:
-            held = {
-                name: hold(value)
-                for name, value in check_inputs(self._inputs, self._overridable, feeds).items()
-            }
+            held = self._check.hold(feeds)
             route = self._route(tuple(output_names) if output_names else self._output_names)
             request = Request(next(self._numbers), route, self._workers, held, options)
-            values = request.run()
+            values = request.run(here=self._is_single)
             return [
                 convert(values[fetch]) if isinstance(fetch, int) else _passed(*held[fetch], convert)
                 for fetch in route.fetches
             ]
         finally:
-            with self._idle:
+            with self._lock:
                 self._running -= 1
-                self._idle.notify_all()
+                if self._closed():
+                    self._idle.notify_all()
+
+    def _closed(self) -> bool:
+        return self._is_closed
 
     def _route(self, names: tuple[str, ...]) -> Route:
         """Return the compiled route to some outputs; a caller asks for few different ones."""
@@ -252,11 +261,17 @@ def _opener(
     plan: Plan, folder: Path, device: RunDevice, level: str, parts: dict[str, LoadedPart]
 ) -> Callable[[], None]:
     """Return the function with which a worker opens the parts of its device."""
+    fixed_shapes = all(
+        value.shape is not None and all(isinstance(size, int) for size in value.shape)
+        for value in (*plan.inputs, *plan.overridable)
+    )
 
     def open_parts() -> None:
         for part in plan.parts:
             if part.device == device.name:
-                parts[part.name] = LoadedPart(part, folder, device, level=level)
+                parts[part.name] = LoadedPart(
+                    part, folder, device, level=level, fixed_shapes=fixed_shapes
+                )
 
     return open_parts
 

@@ -43,19 +43,22 @@ class Request:
         self._open = len(route.tasks)
         self._error: DplaceError | None = None
 
-    def run(self) -> list[Held]:
+    def run(self, *, here: bool) -> list[Held]:
         """Run all tasks and return the values of all slots, None where no longer needed.
+
+        Args:
+            here: In this thread; there is only one device.
 
         Raises:
             DplaceError: A part failed.
         """
         if self._open:
-            with self._lock:
-                for order in self._route.orders:
-                    if order:
-                        self._put_if_ready(order[0])
             try:
-                self._done.acquire()
+                if here:
+                    self._workers[0].drive(self._begin)
+                else:
+                    self._begin()
+                    self._done.acquire()
             except BaseException:
                 self.fail(DplaceError("interrupted"))
                 raise
@@ -63,18 +66,30 @@ class Request:
             raise self._error
         return self._values
 
+    def _begin(self) -> None:
+        """Put the first task of each device that can start."""
+        with self._lock:
+            for order in self._route.orders:
+                if order:
+                    self._put_if_ready(order[0])
+
     def take(self, task: Task) -> list[Held] | None:
         """Return what a task reads, or None if the request has failed."""
-        with self._lock:
-            if self._error is not None:
-                return None
-            return [self._values[slot] for slot in task.reads]
+        # Without the lock: nobody writes these values before the task is complete.
+        values = self._values
+        return [values[slot] for slot in task.reads] if self._error is None else None
 
     def complete(self, task: Task, results: Sequence[Held]) -> None:
         """Store what a task made, drop what nobody needs any more, start what is ready now."""
         route, values, missing = self._route, self._values, self._missing
         with self._lock:
             if self._error is not None:
+                return
+            self._open -= 1
+            if not self._open:
+                for slot, value in zip(task.writes, results, strict=True):
+                    values[slot] = value
+                self._done.release()
                 return
             for slot in task.reads:
                 self._uses[slot] -= 1
@@ -90,16 +105,12 @@ class Request:
             self._next[task.device] += 1
             if self._next[task.device] < len(order):
                 self._put_if_ready(order[self._next[task.device]])
-            self._open -= 1
-            if not self._open:
-                self._done.release()
 
     def fail(self, error: DplaceError) -> None:
         """End the request with an error; tasks of it that wait in queues are left out."""
         with self._lock:
             if self._error is None and self._open:
                 self._error = error
-                self._values = []
                 self._done.release()
 
     def _put_if_ready(self, number: int) -> None:

@@ -112,14 +112,18 @@ def hold(value: Value) -> tuple[Held, object]:
     if isinstance(value, onnxruntime.OrtValue):
         # Even asking an absent optional for its type ends the process, so None stands for it.
         return (value._ortvalue if value.has_value() else None), value
-    if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+    if not isinstance(value, np.ndarray):
         return value, value
-    if value.dtype in FOREIGN:
-        return copy_in(value), None
-    flags = value.flags
-    if not (flags.c_contiguous and flags.aligned and value.dtype.isnative):
+    dtype = value.dtype
+    if not (dtype.isbuiltin == 1 and value.flags.carray):
+        if dtype.kind in "OUS":
+            return value, value
+        if dtype in FOREIGN:
+            return copy_in(value), None
         # onnxruntime reads the bytes as they lie, those of the other byte order too.
-        value = np.require(value, value.dtype.newbyteorder("="), ["C", "A"])
+        value = np.require(value, dtype.newbyteorder("="), ["C", "A"])
+    elif dtype.kind == "O":
+        return value, value
     return NativeValue.ortvalue_from_numpy(value, CPU), value
 
 
