@@ -18,6 +18,7 @@ import onnx_ir as ir
 from dplace.graph_io.model import Model
 from dplace.graph_io.session import open_session
 from dplace.graph_io.skeleton import skeleton
+from dplace.graph_io.weights import loaded
 
 __all__ = [
     "Observed",
@@ -149,7 +150,7 @@ def _sizes_from_a_run(
         for name, tensor in weights.items():
             if tensor is not None:
                 feeds[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-                    np.ascontiguousarray(tensor.numpy()), tensor.dtype.value
+                    np.ascontiguousarray(loaded(tensor).numpy()), tensor.dtype.value
                 )
         outputs = session.run_with_ort_values(names, feeds)
     # Whatever stops this run, the sizes merely stay unknown; running properly comes later.

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from dplace.errors import InputError
 from dplace.graph_io.model import Model, tensor_size_bytes
+from dplace.graph_io.weights import loaded
 
 __all__ = ["check_dims", "dynamic_dims", "skeleton"]
 
@@ -62,9 +63,7 @@ def skeleton(
 
 
 def _inline(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
-    if isinstance(tensor, ir.ExternalTensor):
-        tensor = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
-    proto = ir.serde.serialize_tensor(tensor)
+    proto = ir.serde.serialize_tensor(loaded(tensor))
     proto.name = name
     return proto
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+import onnx
 import onnx_ir as ir
 
-__all__ = ["WeightsFile", "file_digest"]
+__all__ = ["WeightsFile", "file_digest", "loaded"]
 
 _INLINE_BYTES = 1024
 """Tensors below this size stay in the ONNX file: shapes and scales have to be there."""
@@ -55,7 +56,7 @@ class WeightsFile:
         if tensor.nbytes < _INLINE_BYTES:
             # A small external tensor comes inline, so that the part does not point elsewhere.
             if isinstance(tensor, ir.ExternalTensor):
-                return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+                return loaded(tensor)
             return tensor
         if tensor not in self._placed:
             placed = self._append(tensor)
@@ -81,6 +82,27 @@ class WeightsFile:
             name=tensor.name or "",
             base_dir=self.path.parent,
         )
+
+
+def loaded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """Return a tensor whose bytes are in memory.
+
+    External data is read as it lies, for onnx_ir refuses files with several hard links, which
+    onnxruntime takes; where they may lie was checked when the model was read.
+    """
+    if not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    with Path(tensor.path).open("rb") as file:
+        file.seek(tensor.offset or 0)
+        raw = file.read(tensor.nbytes)
+    return ir.serde.TensorProtoTensor(
+        onnx.TensorProto(
+            name=tensor.name or "",
+            data_type=tensor.dtype.value,
+            dims=list(tensor.shape.numpy()),
+            raw_data=raw,
+        )
+    )
 
 
 def _copy_range(tensor: ir.ExternalTensor, target: BinaryIO) -> None:
