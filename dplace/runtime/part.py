@@ -8,7 +8,6 @@ import numpy as np
 import onnxruntime
 
 from dplace.errors import DplaceError
-from dplace.plan.records import Part
 from dplace.runtime.devices import RunDevice, open_session
 from dplace.runtime.values import FOREIGN, Held, NativeValue, NativeVector, copy_in, dtype_of
 
@@ -23,19 +22,29 @@ class LoadedPart:
     """
 
     def __init__(
-        self, part: Part, folder: Path, device: RunDevice, *, level: str, fixed_shapes: bool
+        self,
+        name: str,
+        model: Path | bytes,
+        inputs: Sequence[str],
+        device: RunDevice,
+        *,
+        label: str,
+        level: str,
+        fixed_shapes: bool = False,
     ) -> None:
-        """Open the part.
+        """Open a session.
 
         Args:
+            inputs: Order of the values that ``run`` is fed.
+            label: What to call the part if it cannot be opened.
+            level: onnxruntime's graph optimization level.
             fixed_shapes: Every run has the same shapes.
         """
-        label = f"part {part.name} ({part.file}) on {device.name}"
-        self.name = part.name
+        self.name = name
         self.device = device
-        self.inputs = (*part.inputs, *part.overridable)
+        self.inputs = tuple(inputs)
         self.session = open_session(
-            folder / part.file, device, level=level, label=label, fixed_shapes=fixed_shapes
+            model, device, level=level, label=label, fixed_shapes=fixed_shapes
         )
         self._types = {output.name: output.type for output in self.session.get_outputs()}
         self._optional = frozenset(

@@ -215,6 +215,11 @@ class PlacedSession:
         # Sequences are read through a session, any will do.
         return to_python(held, next(iter(self._parts.values())).session if self._parts else None)
 
+    @property
+    def devices(self) -> tuple[RunDevice, ...]:
+        """Return the devices as they are driven here, in the plan's order."""
+        return self._devices
+
     def usage(self) -> tuple[DeviceUsage, ...]:
         """Return what each device has done so far, in the plan's order."""
         return tuple(
@@ -270,7 +275,13 @@ def _opener(
         for part in plan.parts:
             if part.device == device.name:
                 parts[part.name] = LoadedPart(
-                    part, folder, device, level=level, fixed_shapes=fixed_shapes
+                    part.name,
+                    folder / part.file,
+                    (*part.inputs, *part.overridable),
+                    device,
+                    label=f"part {part.name} ({part.file}) on {device.name}",
+                    level=level,
+                    fixed_shapes=fixed_shapes,
                 )
 
     return open_parts
