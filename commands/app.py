@@ -11,6 +11,7 @@ from dplace.commands.doctor import doctor
 from dplace.commands.generate import generate
 from dplace.commands.inspect_model import inspect_model
 from dplace.commands.place import place
+from dplace.commands.run import run
 from dplace.commands.simulate import simulate
 from dplace.commands.terminal import say, write
 from dplace.errors import DplaceError
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("place")(place)
+app.command("run")(run)
 app.command("simulate")(simulate)
 app.command("inspect")(inspect_model)
 app.command("generate")(generate)

@@ -59,8 +59,8 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="POLICY",
-        help="How to decide: single, random, heft, m-etf or auto, which takes the best of them "
-        "and improves it by search.",
+        help="How to decide: single, random, heft, m-etf, packing, local-search, or auto, "
+        "which takes the best of them and improves it by search.",
     ),
 ]
 Objective = Annotated[

@@ -1,11 +1,15 @@
 """``dplace place``: options in, one call, an answer out."""
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
+from dplace.commands.options import Policy
+from dplace.policies import POLICIES
 from tests.commands.conftest import Dplace, Record
 from tests.report.plans import placed, plan
 
@@ -134,3 +138,8 @@ def test_json_has_null_for_what_does_not_exist(dplace: Dplace, api: ModuleType) 
     assert shown["best_single_device_s"] is None
     assert shown["gap_to_bound"] is None
     assert shown["scores"] == {"single": None}
+
+
+def test_help_names_every_policy() -> None:
+    option = get_args(Policy)[1]
+    assert set(POLICIES) <= set(re.findall(r"[\w-]+", option.help))
