@@ -65,8 +65,6 @@ def run_whole(
         InputError: It has other inputs or outputs than the plan.
     """
     label = model.name if isinstance(model, Path) else "the model"
-    if isinstance(model, Path) and not model.is_file():
-        raise InputError(f"{model}: there is no such file")
     try:
         whole = LoadedPart(label, model, tuple(feeds), device, label=label, level=plan.opt_level)
     except PlanError as error:

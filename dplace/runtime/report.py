@@ -55,7 +55,7 @@ class RunReport:
         if not bad:
             return None
         worst = max(bad, key=lambda output: output.max_abs_diff)
-        more = f", and {len(bad) - 1} more outputs differ" if len(bad) > 1 else ""
+        more = f" ({len(bad)} outputs differ)" if len(bad) > 1 else ""
         return (
             f'output "{worst.name}" differs from that of {self.checked} by '
             f"{worst.max_abs_diff:.3g}, allowed is {allowed_text(worst.tolerance)}{more}"
@@ -138,6 +138,8 @@ def run_plan(
         PlanError: The plan cannot be used here.
         DplaceError: A device is missing, or a part failed.
     """
+    if isinstance(check, Path) and not check.is_file():
+        raise InputError(f"{check}: there is no such model file")
     if save_outputs is not None and not save_outputs.absolute().parent.is_dir():
         raise InputError(f"{save_outputs}: there is no folder {save_outputs.absolute().parent}")
     values = read_npz(inputs) if isinstance(inputs, Path) else inputs or {}

@@ -1,0 +1,145 @@
+"""``dplace run``: options in, the report out, and an exit code."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dplace.runtime.check import OutputDifference, Tolerance
+from dplace.runtime.measure import Measurement
+from dplace.runtime.placed_session import DeviceUsage
+from dplace.runtime.report import RunReport
+from tests.commands.conftest import Dplace, Record
+from tests.report.plans import plan
+
+
+def ran(**changes: Any) -> RunReport:
+    """Return a report of three runs that took 11, 12 and 20 ms."""
+    fields: dict[str, Any] = {
+        "folder": Path("out/plan"),
+        "plan": plan(),
+        "measurement": Measurement(
+            latencies_s=(0.011, 0.020, 0.012),
+            devices=(
+                DeviceUsage(name="cpu:0", parts=1, calls=1, busy_s=0.009),
+                DeviceUsage(name="cpu:1", parts=1, calls=1, busy_s=0.006),
+            ),
+            outputs=(),
+        ),
+        "drawn": ("x",),
+        "checked": None,
+        "differences": (),
+        "saved": None,
+    }
+    return RunReport(**(fields | changes))
+
+
+def far_off(name: str = "y", difference: float = 0.5) -> OutputDifference:
+    return OutputDifference(
+        name=name,
+        max_abs_diff=difference,
+        max_rel_diff=0.1,
+        tolerance=Tolerance(atol=1e-4),
+        is_within=difference <= 1e-4,
+    )
+
+
+def test_the_table_goes_to_standard_output(dplace: Dplace, record: Record) -> None:
+    run = record("run", ran(warnings=("not saved: m",)))
+    result = dplace("run", "out/plan")
+    assert result.code == 0
+    assert result.out.splitlines() == [
+        "Took 12.00 ms, predicted 10.00 ms",
+        "",
+        "Device  Kind  Parts      Busy  Predicted  of the time",
+        "cpu:0   CPU       1  9.000 ms   8.000 ms         75 %",
+        "cpu:1   CPU       1  6.000 ms   6.000 ms         50 %",
+        "",
+        "Model    towers.onnx",
+        "Latency  min 11.00 ms, median 12.00 ms, p90 18.40 ms over 3 runs",
+        "Drawn    x",
+    ]
+    assert result.err == "dplace: warning: not saved: m\n"
+    assert run.calls == [
+        (
+            (Path("out/plan"),),
+            {
+                "inputs": None,
+                "dims": {},
+                "repeat": 10,
+                "warmup": 2,
+                "check": None,
+                "atol": None,
+                "rtol": None,
+                "save_outputs": None,
+                "seed": 0,
+                "allow_cpu": False,
+            },
+        )
+    ]
+
+
+def test_every_option_reaches_the_library(dplace: Dplace, record: Record) -> None:
+    run = record("run", ran())
+    arguments = (
+        "--inputs x.npz --dim batch=8 --repeat 3 --warmup 0 --check m.onnx --atol 0.1 --rtol 0.2 "
+        "--save-outputs y.npz --seed 7 --allow-cpu"
+    )
+    assert dplace("run", "p", *arguments.split()).code == 0
+    assert run.calls[0][1] == {
+        "inputs": Path("x.npz"),
+        "dims": {"batch": 8},
+        "repeat": 3,
+        "warmup": 0,
+        "check": Path("m.onnx"),
+        "atol": 0.1,
+        "rtol": 0.2,
+        "save_outputs": Path("y.npz"),
+        "seed": 7,
+        "allow_cpu": True,
+    }
+
+
+def test_json_has_the_figures(dplace: Dplace, record: Record) -> None:
+    record("run", ran(checked="m.onnx", differences=(far_off(difference=0.0),)))
+    answer = json.loads(dplace("run", "out/plan", "--json").out)
+    assert answer["latency_s"] == {
+        "min": 0.011,
+        "median": 0.012,
+        "p90": pytest.approx(0.0184),
+    }
+    assert answer["predicted_makespan_s"] == 0.010
+    assert answer["max_abs_diff"] == 0
+    assert answer["devices"][1] == {"name": "cpu:1", "parts": 1, "calls": 1, "busy_s": 0.006}
+
+
+def test_outputs_that_are_too_far_off_end_in_exit_code_1(dplace: Dplace, record: Record) -> None:
+    differences = (far_off("y", 0.5), far_off("z", 1e-5), far_off("w", 0.25))
+    record("run", ran(checked="m.onnx", differences=differences))
+    result = dplace("run", "out/plan")
+    assert result.code == 1
+    assert result.err == (
+        'dplace: error: output "y" differs from that of m.onnx by 0.5, allowed is 0.0001 '
+        "(2 outputs differ)\n"
+    )
+    assert result.out.splitlines()[6:10] == [
+        "Output  max abs diff  max rel diff  allowed",
+        "y                0.5           0.1   0.0001  too far",
+        "z              1e-05           0.1   0.0001  ok",
+        "w               0.25           0.1   0.0001  too far",
+    ]
+    assert dplace("run", "out/plan", "--json").code == 1
+
+
+def test_a_model_is_read_from_standard_input(
+    dplace: Dplace, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record("run", ran())
+    stdin = SimpleNamespace(buffer=io.BytesIO(b"model"), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert dplace("run", "p", "--check", "-").code == 0
+    assert run.calls[0][1]["check"] == b"model"
