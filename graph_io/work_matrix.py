@@ -135,9 +135,10 @@ def _recurrent(gates: int, *, dtype: str | None = None) -> Rule:
         hidden = view.integer("hidden_size") or hidden_weight[-1]
         units = float(directions * steps * batch * gates * hidden)
         flop = units * (2 * (x[2] + hidden) + GATE_FLOP)
-        # The hidden weights are read again at every step, from near by if they are small.
+        # The hidden weights are read again at every step, from near by if they are small; one
+        # direction runs after the other.
         again = view.input_bytes(2) * max(steps - 1, 0)
-        if view.input_bytes(2) <= CLOSE_BYTES:
+        if view.input_bytes(2) <= CLOSE_BYTES * directions:
             again /= 2
         bytes_moved = view.all_bytes() + again
         return Cost(kernel_class="recurrent", flop=flop, bytes_moved=bytes_moved, dtype=dtype)

@@ -228,10 +228,11 @@ SIMPLE_RULES: dict[str, Rule] = {
     **_table(
         "movement",
         {
-            0: "Concat DepthToSpace Expand Pad ReverseSequence SpaceToDepth Split Tile Transpose "
-            "Trilu MaxUnpool ConcatFromSequence SplitToSequence SequenceInsert SequenceErase "
+            0: "Concat Expand Pad ReverseSequence Split Tile Transpose Trilu "
+            " MaxUnpool ConcatFromSequence SplitToSequence SequenceInsert SequenceErase "
             "Scatter ScatterElements ScatterND TensorScatter BitCast",
             1: "Col2Im",
+            10: "DepthToSpace SpaceToDepth",
         },
     ),
     **_same(
@@ -239,7 +240,8 @@ SIMPLE_RULES: dict[str, Rule] = {
         "Gather GatherElements GatherND Slice Compress CenterCropPad SequenceAt",
     ),
     **_same(_resized, "Resize Upsample"),
-    **_same(_written("movement"), "ConstantOfShape EyeLike OneHot Range"),
+    **_same(_written("movement"), "ConstantOfShape EyeLike Range"),
+    "OneHot": _written("movement", 15),
     "AffineGrid": _written("elementwise", 6),
     "TopK": _sorted,
     "NonZero": _per_input("other", 30),

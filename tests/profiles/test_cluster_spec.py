@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -332,3 +333,13 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     path.write_bytes(b"devices: \x80\x81")
     with pytest.raises(ClusterError, match="not YAML"):
         read_cluster(str(path))
+
+
+def test_what_the_documentation_shows_can_be_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cluster-format.md").read_text()
+    specs = re.findall(r"^\| `([^`]+)` \|", text.split("## The file")[0], flags=re.MULTILINE)
+    assert len(specs) == 6
+    for spec in specs:
+        assert read_cluster(spec).num_devices >= 1
+    example = text.split("```yaml")[1].split("```")[0]
+    assert read_cluster(write(tmp_path, example)).num_devices == 3
