@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dplace.commands.terminal import write
+
 __all__ = ["generate"]
 
 
@@ -25,7 +27,7 @@ def generate(
 
     Example: dplace generate two-tower -o models/ --count 4 --seed 0
     """
-    from dplace import api  # onnx is slow to import, and --help must not wait for it
+    import dplace.api  # onnx is slow to import, and --help must not wait for it
 
-    for path in api.generate(family, out=out, count=count, seed=seed, size=size):
-        typer.echo(path)
+    for path in dplace.api.generate(family, out=out, count=count, seed=seed, size=size):
+        write(f"{path}\n")
