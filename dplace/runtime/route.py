@@ -86,7 +86,7 @@ def compile_route(
     passthrough = dict(plan.passthrough)
     given = {(value.name, HOST) for value in (*plan.inputs, *plan.overridable)}
     drafts = _drafts(plan, devices, parts)
-    wanted = [(name, HOST) for name in outputs if name not in passthrough]
+    wanted = [result_slot(name, plan) for name in outputs if name not in passthrough]
     drafts = _needed(drafts, wanted, given)
 
     slots: dict[Slot, int] = {}
@@ -125,7 +125,8 @@ def compile_route(
         uses=tuple(uses),
         feeds=tuple((slot[0], number) for slot, number in slots.items() if slot in given),
         fetches=tuple(
-            passthrough[name] if name in passthrough else slots[name, HOST] for name in outputs
+            passthrough[name] if name in passthrough else slots[result_slot(name, plan)]
+            for name in outputs
         ),
     )
     _check_order(route)
@@ -140,6 +141,7 @@ def _drafts(
     home = {name: by_name[part.device] for part in plan.parts for name in part.outputs}
     records = {part.name: part for part in plan.parts}
     returned = {value.name for value in plan.outputs}
+    overridable = {value.name for value in plan.overridable}
     drafts: list[Draft] = []
 
     def slot_for(name: str, device: RunDevice) -> Slot:
@@ -160,7 +162,12 @@ def _drafts(
                         part=part,
                         copy=None,
                         reads=tuple(slot_for(name, device) for name in part.inputs),
-                        writes=tuple((name, _place(device)) for name in made),
+                        writes=tuple(
+                            result_slot(name, plan)
+                            if name in overridable
+                            else (name, _place(device))
+                            for name in made
+                        ),
                     )
                 )
                 copies = [(name, None) for name in made if name in returned]
@@ -182,6 +189,16 @@ def _drafts(
                     )
                 )
     return drafts
+
+
+def result_slot(name: str, plan: Plan) -> Slot:
+    """Return where the caller finds an output.
+
+    An initializer that may be fed and is an output too has one name for what is fed, if anything
+    is, and for what comes out.
+    """
+    is_overridable = any(value.name == name for value in plan.overridable)
+    return (name, RESULT if is_overridable else HOST)
 
 
 def _place(device: RunDevice) -> str:

@@ -1,3 +1,4 @@
+import _thread
 import gc
 import os
 import threading
@@ -332,3 +333,31 @@ def test_run_options_reach_the_parts(session: PlacedSession) -> None:
         session.run(None, {"x": X}, options)
     options.terminate = False
     assert len(session.run(None, {"x": X}, options)) == 2
+
+
+def test_an_interrupt_ends_the_call_at_once_and_leaves_the_session_usable(
+    session: PlacedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = session._parts["middle"]
+    quick, may_go_on = part.run, threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        may_go_on.wait(10)
+        return quick(*arguments)
+
+    monkeypatch.setattr(part, "run", slow)
+    timer = threading.Timer(0.1, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run(["w"], {"x": X})  # the first time that only w is asked for
+    timer.join()
+    may_go_on.set()
+    np.testing.assert_allclose(session.run(["w"], {"x": X})[0], w_of(X), rtol=1e-6)
+
+
+def test_a_forked_child_is_told_to_open_its_own(
+    session: PlacedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(DplaceError, match="does not survive a fork"):
+        session.run(None, {"x": X})

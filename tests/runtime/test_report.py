@@ -24,7 +24,7 @@ Write = Callable[..., Plan]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A plan for y = exp(-x), x[N, 2], on two devices, and the whole model beside it."""
-    shape = ["N", 2]
+    shape = ("N", 2)
     whole = graph(
         [node("Neg", ["x"], ["h"]), node("Exp", ["h"], ["y"])],
         [given("x", shape=shape)],
@@ -123,7 +123,7 @@ def test_the_seed_decides_what_is_drawn(folder: Path) -> None:
 
 def test_drawn_inputs_agree_with_given_ones_in_their_dimensions(tmp_path: Path) -> None:
     folder = tmp_path / "plan"
-    shape = ["N", "S"]
+    shape = ("N", "S")
     plan = make_plan(
         folder,
         {"add": ("cpu:0", node_model("Add", ["a", "b"], ["y"], shape=shape))},
