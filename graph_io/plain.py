@@ -89,4 +89,4 @@ def _dense(sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
 def _is_map(kind: onnx.TypeProto) -> bool:
     if kind.HasField("sequence_type"):
         return _is_map(kind.sequence_type.elem_type)
-    return kind.HasField("map_type")
+    return bool(kind.HasField("map_type"))

@@ -10,7 +10,7 @@ import onnx
 
 __all__ = ["data_bytes", "structure_problems", "subgraphs", "walk_tensors"]
 
-_BITS = {
+_BITS: dict[int, int] = {
     onnx.TensorProto.FLOAT: 32,
     onnx.TensorProto.INT32: 32,
     onnx.TensorProto.UINT32: 32,

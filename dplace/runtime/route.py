@@ -21,6 +21,8 @@ __all__ = ["Route", "Task", "compile_route"]
 
 HOST = "host"
 """The memory that all CPU devices and the caller share."""
+RESULT = "result"
+"""Host memory too, for outputs that are also initializers which the caller may feed."""
 
 Slot: TypeAlias = tuple[str, str]
 """A value and the memory it is in: HOST, or the name of an accelerator."""
