@@ -69,14 +69,13 @@ class Cluster:
                 )
         if np.any(self.latency_s < 0) or np.any(self.bytes_per_s < 0):
             raise ClusterError(f"cluster {self.spec}: latencies and bandwidths must be at least 0")
-        for source in self.devices:
-            for target in self.devices:
-                row, column = self.devices.index(source), self.devices.index(target)
-                if row != column and self.bytes_per_s[row, column] == 0:
-                    raise ClusterError(
-                        f"cluster {self.spec}: no link from {source.name} to {target.name}; "
-                        "every pair of devices needs one, in both directions"
-                    )
+        for row, column in np.argwhere(self.bytes_per_s == 0):
+            if row != column:
+                raise ClusterError(
+                    f"cluster {self.spec}: no link from {self.devices[row].name} to "
+                    f"{self.devices[column].name}; every pair of devices needs one, in both "
+                    "directions"
+                )
 
     @property
     def num_devices(self) -> int:

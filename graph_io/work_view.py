@@ -108,8 +108,9 @@ class NodeView:
     def shape_of(self, value: ir.Value) -> Shape | None:
         """Return the concrete shape of a value, from its declaration if need be."""
         shape = self._shape_of(value)
-        if shape is None and value.shape is not None and value.shape.is_static():
-            shape = tuple(int(dim) for dim in value.shape.dims if isinstance(dim, int))
+        if shape is None and value.shape is not None:
+            dims = tuple(dim for dim in value.shape.dims if isinstance(dim, int))
+            return dims if len(dims) == len(value.shape.dims) else None
         return shape
 
     def bytes_of(self, value: ir.Value) -> float | None:
