@@ -13,6 +13,7 @@ from dplace.errors import InputError, ModelError, PlanError
 from dplace.plan.records import Plan
 from dplace.runtime.devices import RunDevice
 from dplace.runtime.part import LoadedPart
+from dplace.runtime.reason import reason
 from dplace.runtime.values import Value, hold, to_python, type_of_array
 
 __all__ = ["OutputDifference", "Tolerance", "compare", "default_tolerance", "run_whole"]
@@ -83,7 +84,7 @@ def run_whole(
         results = whole.run(outputs, [value for value, _ in held], None)
     # onnxruntime's errors share no base below Exception.
     except Exception as error:
-        raise ModelError(f"{label}: the whole model fails: {error}") from error
+        raise ModelError(f"{label}: the whole model fails: {reason(error)}") from error
     values = [to_python(result, whole.session) for result in results]
     # An output that is an input shares its memory, which nobody holds from here on.
     return {
