@@ -23,6 +23,10 @@ __all__ = ["RULES", "Evaluator", "Rule", "Score", "lower"]
 Placement = NDArray[np.int32]
 
 
+WHOLE = 1e9
+"""More calls than any part is worth: closures are never cut, and devices wait for all inputs."""
+
+
 class Rule(NamedTuple):
     """How parts are cut; the words are those of ``dplace/simulator/online.py``."""
 
@@ -31,10 +35,8 @@ class Rule(NamedTuple):
     cut_gain: float
     patience: float
     urgent_only: bool
+    slice_work: float = WHOLE
 
-
-WHOLE = 1e9
-"""More calls than any part is worth: closures are never cut, and devices wait for all inputs."""
 
 RULES = (
     Rule("mean-rank", 1.0, 1.0, False),
@@ -48,6 +50,9 @@ RULES = (
     Rule("placed-rank", 1.0, 1.0, True),
     Rule("placed-rank", 2.0, 0.0, True),
     Rule("placed-rank", 8.0, 1.0, True),
+    Rule("mean-rank", 1.0, 1.0, False, 4.0),
+    Rule("placed-rank", 1.0, 1.0, False, 4.0),
+    Rule("placed-rank", 1.0, 1.0, True, 1.0),
     Rule("index", 1.0, 1.0, False),
     Rule("index", WHOLE, WHOLE, False),
 )

@@ -23,6 +23,9 @@ in one of e cases."""
 SEGMENTS = 8
 """After each, the search goes on from the best, with the rule for cutting parts that suits it."""
 
+PATIENCE = 500
+"""Draws without a placement that is new after which a search has seen all around it."""
+
 
 def local_search(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Placement:
     """Return the best placement found from the best single device."""
@@ -76,11 +79,10 @@ def _anneal(
     best, best_score = current, score
     begun = evaluator.evaluations
     budget = max(1, until - begun)
-    # What is known costs nothing, so on a small graph the budget alone might never end this.
-    for _ in range(8 * budget):
-        spent = evaluator.evaluations - begun
-        if spent >= budget:
-            break
+    idle = 0
+    # What is known costs nothing, so on a small graph the budget alone would never end this.
+    while (spent := evaluator.evaluations - begun) < budget and idle < PATIENCE:
+        idle += 1
         move = moves.draw(current)
         if move is None:
             continue
@@ -89,6 +91,7 @@ def _anneal(
         key = candidate.tobytes()
         new = known.get(key)
         if new is None:
+            idle = 0
             new = known[key] = evaluator.score(candidate, rule)
         share = shares[0] + (shares[1] - shares[0]) * spent / budget
         temperature = HOT * (COLD / HOT) ** share

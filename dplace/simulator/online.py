@@ -7,8 +7,9 @@ out of what is known at that moment, so they cannot wait for each other in a cir
 When a device is free, its *closure* is every op whose inputs are on the device or come from other
 ops of the closure. A part is a prefix of the closure in priority order, and ends early
 
-- after an op whose value another device waits for, or
-- before an op, if a value that is known to arrive until then unlocks one of higher priority,
+- after an op whose value another device waits for,
+- before an op, if a value that is known to arrive until then unlocks one of higher priority, or
+- after work of ``slice_work`` calls, if an op of higher priority still waits for something,
 
 if the closure still holds more work than ``cut_gain`` calls cost. A free device waits up to
 ``patience`` times the cost of a call for a value on its way that unlocks an op. Transfers are
@@ -160,8 +161,26 @@ def _holds_back(now: float, index: int, patience: float, tables: Tables, run: Ru
 
 
 @kernel
+def _first_blocked(index: int, run: Run) -> int:
+    """Return the position of the most urgent op that has not joined the closure of its device."""
+    device = run.devices[index]
+    while device["blocked"] < device["blocked_end"]:
+        op = run.ops[run.device_ops[device["blocked"]]]
+        if op["missing"] > 0:
+            return int(op["position"])
+        device["blocked"] += 1
+    return NOBODY
+
+
+@kernel
 def _start_part(
-    now: float, index: int, cut_gain: float, urgent_only: bool, tables: Tables, run: Run
+    now: float,
+    index: int,
+    cut_gain: float,
+    urgent_only: bool,
+    slice_work: float,
+    tables: Tables,
+    run: Run,
 ) -> None:
     """Form a part out of the closure of device ``index`` and start it."""
     ops, devices, closure, joined = run.ops, run.devices, run.closure, run.joined
@@ -204,6 +223,8 @@ def _start_part(
                     late_first = min(late_first, ops[joined[entry]]["position"])
             if late_first < first:
                 break
+            if spent > slice_work * overhead and _first_blocked(index, run) < first:
+                break
         pop_key(closure, base, device["closure_size"])
         device["closure_size"] -= 1
         op = order[first]
@@ -228,7 +249,9 @@ def _start_part(
 
 
 @kernel
-def _loop(cut_gain: float, patience: float, urgent_only: bool, tables: Tables, run: Run) -> None:
+def _loop(
+    cut_gain: float, patience: float, urgent_only: bool, slice_work: float, tables: Tables, run: Run
+) -> None:
     """Let the clock run until nothing is on its way."""
     devices, parts, pending = run.devices, run.parts, run.pending
     now = 0.0
@@ -245,7 +268,7 @@ def _loop(cut_gain: float, patience: float, urgent_only: bool, tables: Tables, r
                 if device["closure_size"] > 0 and not _holds_back(
                     now, index, patience, tables, run
                 ):
-                    _start_part(now, index, cut_gain, urgent_only, tables, run)
+                    _start_part(now, index, cut_gain, urgent_only, slice_work, tables, run)
             if device["part"] >= 0:
                 soon = min(soon, parts[device["part"]]["end"])
             elif device["pending_size"] > 0:
@@ -261,6 +284,7 @@ def run_online(
     cut_gain: float,
     patience: float,
     urgent_only: bool,
+    slice_work: float,
 ) -> Run:
     """Return the run of ``placement``: parts, transfers and their times.
 
@@ -272,10 +296,12 @@ def run_online(
         patience: How many calls' cost a free device waits for a value that is on its way.
         urgent_only: Whether a value is waited for only if an op that reads it elsewhere has a
             higher priority than the next op of the part.
+        slice_work: After work of so many calls a part ends if an op of higher priority on its
+            device still waits for something.
     """
     run: Run = new_run(tables, placement, order)
     _begin(tables, run)
-    _loop(cut_gain, patience, urgent_only, tables, run)
+    _loop(cut_gain, patience, urgent_only, slice_work, tables, run)
     return run
 
 
@@ -287,7 +313,8 @@ def score_online(
     cut_gain: float,
     patience: float,
     urgent_only: bool,
+    slice_work: float,
 ) -> tuple[float, int, int]:
     """Return the makespan in seconds, the parts and the transfers of a run."""
-    run = run_online(tables, placement, order, cut_gain, patience, urgent_only)
+    run = run_online(tables, placement, order, cut_gain, patience, urgent_only, slice_work)
     return run.makespan[0], run.totals[0], run.totals[1]

@@ -193,7 +193,7 @@ def _replay(tables: _Tables) -> int:
                     value,
                 )
                 device["pending_size"] += 1
-    return _run(tables)
+    return int(_run(tables))
 
 
 def simulate_parts(graph: PartGraph, cluster: Cluster) -> PartTimes:

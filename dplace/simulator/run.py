@@ -34,6 +34,8 @@ class Run(NamedTuple):
     """Shape ``(2,)``: parts and transfers so far."""
     makespan: NDArray[np.float64]
     """Shape ``(1,)``: when the last part or copy to the host so far ends."""
+    device_ops: Int
+    """Shape ``(num_ops,)``: the ops of each device by priority."""
     closure: Keys
     """Heaps of positions, one a device: ops that can run, or can after others of the heap."""
     pending: Records
@@ -67,10 +69,17 @@ def new_run(tables: Tables, placement: Int, order: Int) -> Run:
         device = devices[index]
         size = device["closure"]
         device["closure"] = closure
+        device["blocked"] = closure
+        device["blocked_end"] = closure
         closure += size
         size = device["pending"]
         device["pending"] = pending
         pending += size
+    device_ops = np.empty(num_ops, np.int32)
+    for position in range(num_ops):
+        device = devices[placement[order[position]]]
+        device_ops[device["blocked_end"]] = order[position]
+        device["blocked_end"] += 1
     return Run(
         order,
         ops,
@@ -80,6 +89,7 @@ def new_run(tables: Tables, placement: Int, order: Int) -> Run:
         np.empty(num_edges, TRANSFER),
         np.zeros(2, np.int64),
         np.zeros(1, np.float64),
+        device_ops,
         np.empty(num_ops, np.int64),
         np.empty(num_edges, ARRIVAL),
         np.zeros(num_devices * (num_devices + 1), np.float64),

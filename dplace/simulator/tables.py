@@ -53,6 +53,8 @@ DEVICE = np.dtype(
         ("pending", np.int32),  # base of its heap of arrivals
         ("pending_size", np.int32),
         ("part", np.int32),  # the part that runs, or -1
+        ("blocked", np.int32),  # place in its row of queues, before which all ops have joined
+        ("blocked_end", np.int32),
         ("hold", np.int32),  # position that a part must reach before it may end early
         ("copy", np.int32),  # scratch: the last value copied from the host
         ("urgency", np.int32),  # scratch: the most urgent op here that waits for a value

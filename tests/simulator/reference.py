@@ -164,6 +164,17 @@ class Reference:
                 late = set(self.closure(device, arrived)) - set(ready)
                 if any(self.position[other] < self.position[op] for other in late):
                     break
+                blocked = [
+                    self.position[other]
+                    for other in range(self.problem.num_ops)
+                    if self.placement[other] == device
+                    and other not in self.op_times
+                    and other not in late | set(ready)
+                ]
+                if spent > self.rule.slice_work * overhead and any(
+                    urgent < self.position[op] for urgent in blocked
+                ):
+                    break
             chosen.append(op)
             spent += seconds[index]
             self.op_times[op] = (start, now + (overhead + spent))

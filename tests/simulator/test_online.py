@@ -59,6 +59,7 @@ RULES_TO_TRY = st.sampled_from(RULES) | st.builds(
     st.sampled_from([0.0, 0.25, 1.0, 4.0, 1e9]),
     st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e9]),
     st.booleans(),
+    st.sampled_from([0.0, 1.0, 4.0, 1e9]),
 )
 
 
