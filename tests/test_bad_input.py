@@ -14,6 +14,8 @@ from tests.zoo.external_data import write_chain
 Capture = pytest.CaptureFixture[str]
 
 FAULT, USAGE, NO_ROOM = 1, 2, 3
+SIZES = ("--dim", "H=8", "--dim", "W=8", "--policy", "single")
+"""Pooling leaves nothing of a picture of one pixel, which makes onnxruntime end the process."""
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def expect(ended: Ended, code: int, *words: str) -> None:
     """Check the exit code and that the one line matches every regular expression."""
     line = one_line(ended)
     assert ended.code == code, line
-    assert line.startswith("error: ") or code == USAGE
+    assert line.startswith("dplace: error: ")
     for word in words:
         assert re.search(word, line, re.IGNORECASE), f"{word!r} is not in: {line}"
 
@@ -67,7 +69,7 @@ def test_inspect_refuses_it_likewise(name: str, tmp_path: Path, capfd: Capture) 
         (["--pin", "nothing*=cpu:0"], FAULT, [r"nothing\*"]),
         (["--pin", "*=gpu:0"], FAULT, ["gpu:0", "cpu:0"]),
         (["--pin", "no device"], USAGE, ["no device"]),
-        (["--cluster", "2xCPU-1KB"], NO_ROOM, ["cpu:0"]),
+        (["--cluster", "2xCPU-1KB"], NO_ROOM, ["KiB missing"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else str(value),
 )
@@ -95,7 +97,7 @@ def test_cluster_without_a_link_between_two_devices(
 def test_model_that_fits_nowhere_says_how_much_is_missing(tmp_path: Path, capfd: Capture) -> None:
     path = write_chain(tmp_path / "chain", num_weights=4, size=512)  # 4 x 1.05 MB
     ended = run_here(capfd, "place", path, "--cluster", "3xCPU-1MB", "-o", tmp_path / "plan")
-    expect(ended, NO_ROOM, r"\d+(\.\d+)? ?(bytes|[kKMG]i?B)", "cpu:")
+    expect(ended, NO_ROOM, r"\d+(\.\d+)? ?[KMG]i?B missing")
     assert not (tmp_path / "plan").exists()
 
 
@@ -126,8 +128,8 @@ def test_a_plan_that_stands_there_is_replaced_whole(
     for seed in ("0", "1"):
         ended = run_here(
             capfd,
-            *("place", model, "--cluster", "3xCPU", "--policy", "random", "--seed", seed),
-            *("-o", out),
+            *("place", model, "--cluster", "3xCPU", *SIZES),
+            *("--policy", "random", "--seed", seed, "-o", out),
         )
         assert ended.code == 0, ended.err
     assert run_here(capfd, "run", out, "--check", model).code == 0
@@ -160,14 +162,14 @@ def test_run_refuses_wrong_inputs(
     capfd: Capture,
 ) -> None:
     plan, file = tmp_path / "plan", tmp_path / "x.npz"
-    run_here(capfd, "place", model, "--cluster", "2xCPU", "-o", plan)
+    run_here(capfd, "place", model, "--cluster", "2xCPU", *SIZES, "-o", plan)
     np.savez(file, **{name: np.ones(shape, np.float32) for name, shape in inputs.items()})  # type: ignore[arg-type]
     expect(run_here(capfd, "run", plan, "--inputs", file), FAULT, *words)
 
 
 def test_run_refuses_a_wrong_type(model: Path, tmp_path: Path, capfd: Capture) -> None:
     plan, file = tmp_path / "plan", tmp_path / "x.npz"
-    run_here(capfd, "place", model, "--cluster", "2xCPU", "-o", plan)
+    run_here(capfd, "place", model, "--cluster", "2xCPU", *SIZES, "-o", plan)
     np.savez(file, x=np.ones((1, 3, 8, 8)))
     expect(run_here(capfd, "run", plan, "--inputs", file), FAULT, '"x"', "float", "double|float64")
 
@@ -177,14 +179,14 @@ def test_run_refuses_an_inputs_file_that_is_none(
     content: bytes, model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     plan, file = tmp_path / "plan", tmp_path / "x.npz"
-    run_here(capfd, "place", model, "--cluster", "2xCPU", "-o", plan)
+    run_here(capfd, "place", model, "--cluster", "2xCPU", *SIZES, "-o", plan)
     file.write_bytes(content)
     expect(run_here(capfd, "run", plan, "--inputs", file), FAULT, "x.npz")
 
 
 def test_run_refuses_pickled_inputs(model: Path, tmp_path: Path, capfd: Capture) -> None:
     plan, file = tmp_path / "plan", tmp_path / "x.npz"
-    run_here(capfd, "place", model, "--cluster", "2xCPU", "-o", plan)
+    run_here(capfd, "place", model, "--cluster", "2xCPU", *SIZES, "-o", plan)
     np.savez(file, x=np.array([{"a": 1}], dtype=object))
     expect(run_here(capfd, "run", plan, "--inputs", file), FAULT, 'x.npz|"x"')
 
@@ -193,7 +195,7 @@ def test_run_refuses_a_check_against_another_model(
     model: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     plan, other = tmp_path / "plan", tmp_path / "other.onnx"
-    run_here(capfd, "place", model, "--cluster", "2xCPU", "-o", plan)
+    run_here(capfd, "place", model, "--cluster", "2xCPU", *SIZES, "-o", plan)
     other.write_bytes(SITUATIONS["six_small_ops"]().model.SerializeToString())
     ended = run_here(capfd, "run", plan, "--check", other)
     assert ended.code == FAULT
