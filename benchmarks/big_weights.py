@@ -22,7 +22,7 @@ LIMIT_BYTES = 10**9
 
 def peak_of(command: list[str]) -> tuple[int, int]:
     """Run a command; return its exit code and its largest resident set in bytes."""
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_maxrss * 1024
