@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor", "generate", "inspect", "place", "run", "simulate"]
 
+_CPU = "CPUExecutionProvider"
+
 
 def place(
     model: str | Path | onnx.ModelProto,
@@ -88,7 +90,7 @@ def place(
             opt_level=opt_level,
             dims=dims or {},
             scratch=Path(scratch),
-            provider=hardware.devices[0].provider,
+            provider=hardware.devices[0].provider if mode == "native" else _CPU,
         )
         problem = _problem(placeable, optimised, hardware, pins)
         answer = _decide(problem, policy, evaluations, seed, placement)
@@ -119,7 +121,7 @@ def _is_here(cluster: Cluster) -> bool:
     providers = {device.provider for device in cluster.devices}
     if len(providers) != 1 or len({device.kind for device in cluster.devices}) != 1:
         return False
-    if providers == {"CPUExecutionProvider"}:
+    if providers == {_CPU}:
         return True
     from dplace.runtime.devices import working_providers
 
@@ -133,7 +135,7 @@ def _prepare(
     opt_level: OptLevel,
     dims: Mapping[str, int],
     scratch: Path,
-    provider: str = "CPUExecutionProvider",
+    provider: str = _CPU,
 ) -> tuple[OptimisedModel, PlaceableModel, dict[str, int], list[str]]:
     """Optimise a model, observe its values and build its op graph."""
     from dplace.graph_io.build import build_op_graph

@@ -29,6 +29,10 @@ class Problem:
     pins: NDArray[np.int32]
     """Shape ``(num_ops,)``: the device an op must go to, or -1 where the policy is free."""
     objective: Objective = "latency"
+    transfer_s: NDArray[np.float64] | None = None
+    """Times of transfers where they were given as such, for a source's and a target's device;
+    shape ``(num_values, num_devices, num_devices)`` or ``(num_values, 1, 1)`` for any pair. None
+    where a transfer takes the cluster's latency and the value's bytes over its bandwidth."""
 
     @property
     def num_ops(self) -> int:
