@@ -36,6 +36,8 @@ Feeds = dict[str, NDArray[np.generic]]
 class NodeTime:
     """One node of an optimised graph."""
 
+    output: str
+    """Its first output: onnxruntime does not always write the nodes in the same order."""
     op_type: str
     work: Work
     seconds: float
@@ -213,7 +215,14 @@ def _node_times(
         op_type = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
         if node.name in seconds:
             work = node_work(node, shape_of)
-            times.append(NodeTime(op_type=op_type, work=work, seconds=seconds[node.name]))
+            times.append(
+                NodeTime(
+                    output=node.outputs[0].name or "",
+                    op_type=op_type,
+                    work=work,
+                    seconds=seconds[node.name],
+                )
+            )
     return times
 
 

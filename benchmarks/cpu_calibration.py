@@ -79,8 +79,9 @@ def main() -> None:
 
 def shorter(old: ModelTimes, new: ModelTimes) -> ModelTimes:
     """Return the shorter of two measurements of the same model, node by node."""
+    found = {node.output: node for node in new.nodes}
     nodes = tuple(
-        a if a.seconds <= b.seconds else b for a, b in zip(old.nodes, new.nodes, strict=True)
+        min(node, found.get(node.output, node), key=lambda n: n.seconds) for node in old.nodes
     )
     return ModelTimes(name=old.name, wall_s=min(old.wall_s, new.wall_s), nodes=nodes)
 
