@@ -1,6 +1,7 @@
 """auto: the best of the quick policies, improved by search; one device where that is best."""
 
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,8 @@ from dplace.lowering import RULES, Evaluator, Score
 from dplace.policies.heft import heft_of_groups
 from dplace.policies.local_search import improve
 from dplace.policies.m_etf import etf_of_groups
-from dplace.policies.packing import packing, require_room
+from dplace.policies.memory import first_that_fits, no_room
+from dplace.policies.packing import packing
 from dplace.policies.regions import cluster
 from dplace.policies.single import single
 
@@ -59,7 +61,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
         for name, schedule in (("heft", heft_of_groups), ("m-etf", etf_of_groups)):
             for group in (None, *groupings):
                 with suppress(MemoryLimitError):
-                    enter(name, schedule(evaluator, group))
+                    enter(name, first_that_fits(evaluator, partial(schedule, evaluator, group)))
         if min(entry[0] for entry in entries).overflow_bytes:
             with suppress(MemoryLimitError):
                 enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
@@ -68,7 +70,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     best = improve(evaluator, best, rng=rng, evaluations=left)
     score, _ = evaluator.best_rule(best)
     if score.overflow_bytes:
-        raise require_room(problem, score, evaluator.overflow_bytes(best))
+        raise no_room(problem, score, evaluator.overflow_bytes(best))
     scores: dict[str, Score] = {"auto": score}
     for entry_score, name, _ in entries:
         scores[name] = min(scores.get(name, entry_score), entry_score)

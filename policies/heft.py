@@ -12,26 +12,34 @@ from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
 from dplace.policies.list_schedule import ListSchedule
+from dplace.policies.memory import first_that_fits
 
 __all__ = ["heft", "heft_of_groups"]
 
 
 def heft(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> NDArray[np.int32]:
-    """Return the placement by HEFT, op by op."""
-    return heft_of_groups(evaluator, None)
+    """Return the placement by HEFT, op by op.
+
+    Raises:
+        MemoryLimitError: It does not fit, however much room is left for values.
+    """
+    return first_that_fits(evaluator, lambda room: heft_of_groups(evaluator, None, room))
 
 
-def heft_of_groups(evaluator: Evaluator, group: NDArray[np.int32] | None) -> NDArray[np.int32]:
+def heft_of_groups(
+    evaluator: Evaluator, group: NDArray[np.int32] | None, room: float = 0.0
+) -> NDArray[np.int32]:
     """Return the placement by HEFT with groups of ops kept whole.
 
     Args:
         evaluator: The problem.
         group: Shape ``(num_ops,)``: group of each op, without circles; None for op by op.
+        room: Share of each device's memory to leave empty.
 
     Raises:
         MemoryLimitError: Some group fits nowhere in what earlier ones have left.
     """
-    schedule = ListSchedule(evaluator, group)
+    schedule = ListSchedule(evaluator, group, room)
     ranks = schedule.ranks()
     busy: list[list[tuple[float, float]]] = [[] for _ in range(schedule.num_devices)]
     done = [len(makers) for makers in schedule.producers]

@@ -20,13 +20,15 @@ __all__ = ["ListSchedule"]
 class ListSchedule:
     """A schedule of groups of ops that is built up group by group, in a topological order."""
 
-    def __init__(self, evaluator: Evaluator, group: NDArray[np.int32] | None = None) -> None:
+    def __init__(self, evaluator: Evaluator, group: NDArray[np.int32] | None, room: float) -> None:
         """Read the problem; without ``group``, every op is a group.
 
         Args:
             evaluator: The problem.
             group: Shape ``(num_ops,)``: group of each op. Groups must not wait for each other in
                 a circle.
+            room: Share of each device's memory to leave empty, for values live longer on the
+                clock than here.
         """
         problem = evaluator.problem
         graph, cluster = problem.graph, problem.cluster
@@ -52,7 +54,7 @@ class ListSchedule:
         self._s_per_byte = (1.0 / cluster.bytes_per_s).tolist()
         self._host_latency_s = cluster.host_latency_s.tolist()
         self._host_s_per_byte = (1.0 / cluster.host_bytes_per_s).tolist()
-        self._capacity = [device.memory_bytes for device in cluster.devices]
+        self._capacity = [int(device.memory_bytes * (1.0 - room)) for device in cluster.devices]
         self._used = [0] * self.num_devices
         self._held: list[set[int]] = [set() for _ in range(self.num_devices)]
         self._is_tight = evaluator.is_memory_tight

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dplace.lowering import RULES, Evaluator, Rule, Score
 from dplace.policies.moves import Moves
+from dplace.policies.packing import packing
 from dplace.policies.single import single
 
 __all__ = ["improve", "local_search"]
@@ -28,9 +29,15 @@ PATIENCE = 500
 
 
 def local_search(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Placement:
-    """Return the best placement found from the best single device."""
+    """Return the best placement found from the best single device, or from a packing.
+
+    Raises:
+        MemoryLimitError: One device does not hold it all, and no packing fits.
+    """
     before = evaluator.evaluations
     start = single(evaluator, rng=rng, evaluations=evaluations)
+    if evaluator.score(start).overflow_bytes:
+        start = packing(evaluator, rng=rng, evaluations=evaluations)
     left = evaluations - (evaluator.evaluations - before)
     return improve(evaluator, start, rng=rng, evaluations=left)
 

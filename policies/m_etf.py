@@ -12,26 +12,34 @@ from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
 from dplace.policies.list_schedule import ListSchedule
+from dplace.policies.memory import first_that_fits
 
 __all__ = ["etf_of_groups", "m_etf"]
 
 
 def m_etf(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> NDArray[np.int32]:
-    """Return the placement by m-ETF, op by op."""
-    return etf_of_groups(evaluator, None)
+    """Return the placement by m-ETF, op by op.
+
+    Raises:
+        MemoryLimitError: It does not fit, however much room is left for values.
+    """
+    return first_that_fits(evaluator, lambda room: etf_of_groups(evaluator, None, room))
 
 
-def etf_of_groups(evaluator: Evaluator, group: NDArray[np.int32] | None) -> NDArray[np.int32]:
+def etf_of_groups(
+    evaluator: Evaluator, group: NDArray[np.int32] | None, room: float = 0.0
+) -> NDArray[np.int32]:
     """Return the placement by m-ETF with groups of ops kept whole.
 
     Args:
         evaluator: The problem.
         group: Shape ``(num_ops,)``: group of each op, without circles; None for op by op.
+        room: Share of each device's memory to leave empty.
 
     Raises:
         MemoryLimitError: Some group fits nowhere in what earlier ones have left.
     """
-    schedule = ListSchedule(evaluator, group)
+    schedule = ListSchedule(evaluator, group, room)
     ranks = schedule.ranks()
     free = list(schedule.overhead_s)
     waiting = [len(makers) for makers in schedule.producers]
