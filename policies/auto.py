@@ -47,8 +47,11 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     begun = evaluator.evaluations
     problem = evaluator.problem
     # With a small budget most of it should go into the search, not into ways of cutting.
-    rules = RULES if evaluations >= 20 * len(RULES) else RULES[:3]
+    rules = RULES if evaluations >= 20 * len(RULES) else RULES[:4]
     entries: list[tuple[Score, str, Placement]] = []
+    capacity = sum(device.memory_bytes for device in problem.cluster.devices)
+    if int(problem.graph.weight_bytes.sum()) > capacity:
+        raise no_room(problem, None, None)
 
     def enter(name: str, placement: Placement) -> None:
         entries.append((evaluator.best_rule(placement, rules)[0], name, placement))

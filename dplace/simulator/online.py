@@ -20,7 +20,7 @@ channels in that order. Ties go to the lower index, so equal inputs give equal t
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import allocating, kernel
+from dplace.simulator.compiled import allocating, inlined, kernel
 from dplace.simulator.heap import pop_arrival, pop_key, push_arrival, push_key
 from dplace.simulator.run import Run, admit, arrive, new_run, take_joined, transfer
 from dplace.simulator.tables import NOBODY, Tables
@@ -56,7 +56,7 @@ def _begin(tables: Tables, run: Run) -> None:
                 device["pending_size"] += 1
 
 
-@kernel
+@inlined
 def _finish_part(now: float, index: int, tables: Tables, run: Run) -> None:
     """Send what the part that has run on device ``index`` made: to the host, to other devices."""
     ops, devices, parts, part_ops = run.ops, run.devices, run.parts, run.part_ops
@@ -113,7 +113,7 @@ def _finish_part(now: float, index: int, tables: Tables, run: Run) -> None:
         run.totals[1] += 1
 
 
-@kernel
+@inlined
 def _receive(now: float, index: int, tables: Tables, run: Run) -> None:
     """Take in what has arrived on device ``index``."""
     ops, devices, pending, joined = run.ops, run.devices, run.pending, run.joined
@@ -137,7 +137,7 @@ def _receive(now: float, index: int, tables: Tables, run: Run) -> None:
     take_joined(count, index, ops, devices, tables.seconds, run.closure, joined)
 
 
-@kernel
+@inlined
 def _holds_back(now: float, index: int, patience: float, tables: Tables, run: Run) -> bool:
     """Return whether a device waits for the next arrival although it could start a part."""
     device = run.devices[index]
@@ -172,7 +172,7 @@ def _first_blocked(index: int, run: Run) -> int:
     return NOBODY
 
 
-@kernel
+@inlined
 def _start_part(
     now: float,
     index: int,
