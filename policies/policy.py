@@ -80,7 +80,7 @@ def default_evaluations(num_ops: int) -> int:
     >>> default_evaluations(100), default_evaluations(100_000)
     (2000, 40)
     """
-    return max(40, min(2000, 2_000_000 // max(1, num_ops)))
+    return max(40, min(2000, 3_000_000 // max(1, num_ops)))
 
 
 def place(
