@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 from dplace.cluster import Cluster
 from dplace.op_graph import OpGraph
 
-__all__ = ["Objective", "Problem"]
+__all__ = ["Machine", "Objective", "Problem"]
 
 Objective = Literal["latency", "throughput"]
 """``latency``: the shortest makespan of one request; ``throughput``: the smallest bottleneck."""
+
+Machine = Literal["native", "placeto", "baechi", "moirai", "independent", "dnn-partitioning"]
+"""The rules that a placement is judged by: dplace's own, or those of another system, so that its
+published figures can be met on its terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,6 +33,8 @@ class Problem:
     pins: NDArray[np.int32]
     """Shape ``(num_ops,)``: the device an op must go to, or -1 where the policy is free."""
     objective: Objective = "latency"
+    machine: Machine = "native"
+    """How devices queue, what contends, how often a value is sent and how memory counts."""
     transfer_s: NDArray[np.float64] | None = None
     """Times of transfers where they were given as such, for a source's and a target's device;
     shape ``(num_values, num_devices, num_devices)`` or ``(num_values, 1, 1)`` for any pair. None
