@@ -100,7 +100,7 @@ class Evaluator:
             makespan_s, num_parts, _ = self._online.score_online(*arguments)
             return Score(0, makespan_s, num_parts)
         run = self._online.run_online(*arguments)
-        peaks = self._memory.peak_bytes(self.problem, self.tables, run)
+        peaks = self._memory.peak_bytes(self.tables, placement, run)
         overflow = np.maximum(peaks - self._capacity, 0)
         return Score(int(overflow.sum()), float(run.makespan[0]), int(run.totals[0]))
 
@@ -141,9 +141,8 @@ class Evaluator:
 
     def peak_bound(self, placement: Placement) -> NDArray[np.int64]:
         """Return bytes that no schedule of ``placement`` exceeds, shape ``(num_devices,)``."""
-        return self._memory.weight_bytes(self.problem, placement) + self._memory.value_bytes_bound(
-            self.problem, placement
-        )
+        bound: NDArray[np.int64] = self._memory.peak_bound(self.tables, placement)
+        return bound
 
     def _records(self, placement: Placement, run: "Run") -> tuple[Lowered, Timeline]:
         num_parts, num_transfers = int(run.totals[0]), int(run.totals[1])
@@ -174,8 +173,8 @@ class Evaluator:
             busy_s=np.bincount(
                 parts["device"], weights=lengths, minlength=self.problem.num_devices
             ).astype(np.float64),
-            weight_bytes=self._memory.weight_bytes(self.problem, placement),
-            peak_bytes=self._memory.peak_bytes(self.problem, self.tables, run),
+            weight_bytes=self._memory.weight_bytes(self.tables, placement),
+            peak_bytes=self._memory.peak_bytes(self.tables, placement, run),
         )
         return lowered, timeline
 

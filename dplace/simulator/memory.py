@@ -16,12 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.problem import Problem
 from dplace.simulator.compiled import allocating
 from dplace.simulator.run import Run
 from dplace.simulator.tables import Tables
 
-__all__ = ["Lives", "lives", "peak_bytes", "value_bytes_bound", "weight_bytes"]
+__all__ = ["Lives", "lives", "peak_bound", "peak_bytes", "weight_bytes"]
+
+Bytes = NDArray[np.int64]
 
 
 class Lives(NamedTuple):
@@ -108,36 +109,55 @@ def lives(tables: Tables, run: Run) -> Lives:
     )
 
 
-def weight_bytes(problem: Problem, placement: NDArray[np.int32]) -> NDArray[np.int64]:
+@allocating
+def weight_bytes(tables: Tables, placement: NDArray[np.int32]) -> Bytes:
     """Return the bytes of the distinct weights on each device, shape ``(num_devices,)``."""
-    graph = problem.graph
-    held = np.zeros((len(graph.weight_bytes), problem.num_devices), dtype=np.bool_)
-    readers = np.repeat(placement, np.diff(graph.weight_offsets))
-    held[graph.op_weights, readers] = True
-    return np.asarray(graph.weight_bytes @ held, dtype=np.int64)  # (num_devices,)
+    held = np.zeros(len(tables.devices), np.int64)
+    seen = np.full(len(held), -1, np.int32)
+    for weight in range(len(tables.weight_bytes)):
+        for slot in range(tables.weight_offsets[weight], tables.weight_offsets[weight + 1]):
+            device = placement[tables.weight_readers[slot]]
+            if seen[device] != weight:
+                seen[device] = weight
+                held[device] += tables.weight_bytes[weight]
+    return held
 
 
-def value_bytes_bound(problem: Problem, placement: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the bytes of all values that are ever on each device, shape ``(num_devices,)``."""
-    graph = problem.graph
-    held = np.zeros((graph.num_values, problem.num_devices), dtype=np.bool_)
-    made = np.flatnonzero(graph.value_producer >= 0)
-    held[made, placement[graph.value_producer[made]]] = True
-    read = np.repeat(np.arange(graph.num_values), np.diff(graph.consumer_offsets))
-    held[read, placement[graph.consumer_ops]] = True
-    return np.asarray(graph.value_bytes @ held, dtype=np.int64)
+@allocating
+def peak_bound(tables: Tables, placement: NDArray[np.int32]) -> Bytes:
+    """Return bytes that no schedule exceeds: weights, and every value that is ever there."""
+    values = tables.values
+    held: Bytes = weight_bytes(tables, placement)
+    seen = np.full(len(held), -1, np.int32)
+    for value in range(len(values) - 1):
+        if values[value]["producer"] >= 0:
+            device = placement[values[value]["producer"]]
+            seen[device] = value
+            held[device] += values[value]["bytes"]
+        for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
+            device = placement[tables.consumer_ops[edge]]
+            if seen[device] != value:
+                seen[device] = value
+                held[device] += values[value]["bytes"]
+    return held
 
 
-def peak_bytes(problem: Problem, tables: Tables, run: Run) -> NDArray[np.int64]:
+@allocating
+def peak_bytes(tables: Tables, placement: NDArray[np.int32], run: Run) -> Bytes:
     """Return the bytes of weights and live values at the worst moment on each device."""
-    placement = run.ops["device"][:-1]
-    peaks = weight_bytes(problem, placement)
+    held: Bytes = weight_bytes(tables, placement)
+    peaks: Bytes = held.copy()
     life = lives(tables, run)
-    for device in range(problem.num_devices):
-        here = np.flatnonzero(life.device == device)
-        sizes = problem.graph.value_bytes[life.value[here]]
-        # Ends come first so that, at equal times, memory is freed before it is taken.
-        times = np.concatenate([life.end[here], life.start[here]])
-        steps = np.concatenate([-sizes, sizes])[np.argsort(times, kind="stable")]
-        peaks[device] += max(0, int(np.cumsum(steps).max(initial=0)))
+    by_start = np.argsort(life.start)
+    by_end = np.argsort(life.end)
+    freed = 0
+    for entry in by_start:
+        # What ends now makes room for what starts now.
+        while life.end[by_end[freed]] <= life.start[entry]:
+            gone = by_end[freed]
+            held[life.device[gone]] -= tables.values[life.value[gone]]["bytes"]
+            freed += 1
+        device = life.device[entry]
+        held[device] += tables.values[life.value[entry]]["bytes"]
+        peaks[device] = max(peaks[device], held[device])
     return peaks

@@ -104,6 +104,10 @@ class Tables(NamedTuple):
     """Shape ``(num_ops, num_devices)``."""
     devices: Records
     """DEVICE, shape ``(num_devices,)``."""
+    weight_bytes: NDArray[np.int64]
+    weight_offsets: Int
+    weight_readers: Int
+    """Ops that read each weight, compressed by weight."""
     links: Records
     """LINK, shape ``(num_devices, num_devices)``, from row to column."""
 
@@ -171,6 +175,8 @@ def tabulate(problem: Problem) -> Tables:
     ops["returns"][makers[makers >= 0]] = 1
     ops["owed"] = NOBODY
     ops["successors"], successor_ops = _successors(problem)
+    readers = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
+    num_readers = np.bincount(graph.op_weights, minlength=len(graph.weight_bytes))
     return Tables(
         ops=ops,
         values=values,
@@ -180,6 +186,9 @@ def tabulate(problem: Problem) -> Tables:
         host_values=np.array(graph.graph_inputs, dtype=np.int32),
         seconds=np.array(problem.seconds, dtype=np.float64, order="C"),
         devices=tabulate_devices(problem.cluster),
+        weight_bytes=np.array(graph.weight_bytes, dtype=np.int64),
+        weight_offsets=np.concatenate([[0], np.cumsum(num_readers)]).astype(np.int32),
+        weight_readers=readers[np.argsort(graph.op_weights, kind="stable")].astype(np.int32),
         links=tabulate_links(problem.cluster),
     )
 
