@@ -24,7 +24,7 @@ in one of e cases."""
 SEGMENTS = 8
 """After each, the search goes on from the best, with the rule for cutting parts that suits it."""
 
-PATIENCE = 500
+PATIENCE = 200
 """Draws without a placement that is new after which a search has seen all around it."""
 
 
@@ -58,13 +58,14 @@ def improve(
     if segments == 0 or problem.num_devices == 1 or problem.num_ops == 0:
         return start
     moves = Moves(problem, rng)
+    known: dict[tuple[Rule, bytes], Score] = {}
     begun = evaluator.evaluations
     best = start
     best_score, rule = evaluator.best_rule(start)
     for segment in range(segments):
         until = begun + evaluations * (segment + 1) // segments - len(RULES)
         shares = (segment / segments, (segment + 1) / segments)
-        found = _anneal(evaluator, best, rule, moves, rng, until, shares)
+        found = _anneal(evaluator, best, rule, moves, known, rng, until, shares)
         score, found_rule = evaluator.best_rule(found)
         if score < best_score:
             best, best_score, rule = found, score, found_rule
@@ -76,12 +77,12 @@ def _anneal(
     start: Placement,
     rule: Rule,
     moves: Moves,
+    known: dict[tuple[Rule, bytes], Score],
     rng: np.random.Generator,
     until: int,
     shares: tuple[float, float],
 ) -> Placement:
     """Return the best placement met while cooling from one share of the search to another."""
-    known: dict[bytes, Score] = {}
     current, score = start, evaluator.score(start, rule)
     best, best_score = current, score
     begun = evaluator.evaluations
@@ -95,7 +96,7 @@ def _anneal(
             continue
         candidate = current.copy()
         candidate[move.ops] = move.devices
-        key = candidate.tobytes()
+        key = (rule, candidate.tobytes())
         new = known.get(key)
         if new is None:
             idle = 0

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.placement import allowed_devices, movable_units
-from dplace.policies.regions import branches, cluster, neighbours
+from dplace.policies.regions import branches, cluster, edges, neighbours
 from dplace.problem import Problem
 
 __all__ = ["Move", "Moves"]
@@ -40,6 +40,7 @@ class Moves:
         self._sizes = self._clusters.sizes
         self._branches = branches(problem.graph)
         self._near = neighbours(problem.graph)
+        self._edges = edges(problem.graph)
         self._num_ops = problem.num_ops
         kinds = [self._cluster, self._single, self._border, self._component, self._window]
         chances = [0.30, 0.15, 0.25, 0.10, 0.10]
@@ -91,7 +92,7 @@ class Moves:
         if not self._is_free and ops.size:
             may = self._allowed[ops, devices]
             ops, devices = ops[may], devices[may]
-        if not ops.size or not np.any(placement[ops] != devices):
+        if not ops.size or not (placement[ops] != devices).any():
             return None
         return Move(ops, devices)
 
@@ -111,14 +112,15 @@ class Moves:
         return self._branches[int(self._rng.integers(len(self._branches)))]
 
     def _border(self, placement: Int) -> Int:
-        """Return ops at a border, up to a few steps in from it."""
-        for _ in range(8):
-            op = int(self._rng.integers(self._num_ops))
-            near = self._near
-            around = np.concatenate([near.producers(op), near.consumers(op)])
-            if np.any(placement[around] != placement[op]):
-                return self._grow(op, placement, int(2 ** (4 * self._rng.random())))
-        return self._single(placement)
+        """Return an op that another device feeds or is fed by, and some of what is behind it."""
+        if not self._edges.size:
+            return self._single(placement)
+        drawn = self._edges[self._rng.integers(len(self._edges), size=16)]
+        crossing = drawn[placement[drawn[:, 0]] != placement[drawn[:, 1]]]
+        if not crossing.size:
+            return self._single(placement)
+        op = int(crossing[0, int(self._rng.integers(2))])
+        return self._grow(op, placement, int(2 ** (4 * self._rng.random())))
 
     def _component(self, placement: Int) -> Int:
         """Return what hangs together with an op on its device."""
