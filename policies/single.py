@@ -5,10 +5,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.lowering import Evaluator
+from dplace.lowering import RULES, Evaluator
 from dplace.placement import repair
+from dplace.problem import Problem
 
-__all__ = ["single", "single_device_s"]
+__all__ = ["best_single_device_s", "single"]
+
+ALONE = (RULES[0], RULES[-1])
+"""Nobody waits for a device that is alone, so all that can matter is when inputs arrive."""
 
 
 def single(
@@ -18,16 +22,39 @@ def single(
     problem = evaluator.problem
     candidates = [
         repair(problem, np.full(problem.num_ops, device, dtype=np.int32))
-        for device in range(problem.num_devices)
+        for device in _unlike_devices(problem)
     ]
-    return min(candidates, key=lambda placement: evaluator.best_rule(placement)[0])
+    return min(candidates, key=lambda placement: evaluator.best_rule(placement, ALONE)[0])
 
 
-def single_device_s(evaluator: Evaluator, device: int) -> float:
-    """Return the makespan on ``device`` alone in seconds; ``inf`` if it cannot hold or run it."""
+def best_single_device_s(evaluator: Evaluator) -> float:
+    """Return the makespan in seconds on the best device alone, pins left aside.
+
+    It is ``inf`` if no device can run and hold it all.
+    """
     problem = evaluator.problem
-    if not np.isfinite(problem.seconds[:, device]).all():
-        return math.inf
-    placement = np.full(problem.num_ops, device, dtype=np.int32)
-    score, _ = evaluator.best_rule(placement)
-    return math.inf if score.overflow_bytes else score.makespan_s
+    makespans = [math.inf]
+    for device in _unlike_devices(problem):
+        if np.isfinite(problem.seconds[:, device]).all():
+            placement = np.full(problem.num_ops, device, dtype=np.int32)
+            score, _ = evaluator.best_rule(placement)
+            makespans.append(math.inf if score.overflow_bytes else score.makespan_s)
+    return min(makespans)
+
+
+def _unlike_devices(problem: Problem) -> list[int]:
+    """Return the first of each set of devices that are alike; with pins, none are."""
+    cluster = problem.cluster
+    if (problem.pins >= 0).any():
+        return list(range(cluster.num_devices))
+    found: dict[tuple[object, ...], int] = {}
+    for index, device in enumerate(cluster.devices):
+        traits = (
+            problem.seconds[:, index].tobytes(),
+            device.memory_bytes,
+            device.call_overhead_s,
+            float(cluster.host_latency_s[index]),
+            float(cluster.host_bytes_per_s[index]),
+        )
+        found.setdefault(traits, index)
+    return list(found.values())
