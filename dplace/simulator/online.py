@@ -66,7 +66,6 @@ def _finish_part(now: float, index: int, tables: Tables, run: Run) -> None:
     part = device["part"]
     device["part"] = -1
     makespan[0] = max(makespan[0], now)
-    num_values = len(values)
     queued = 0
     for slot in range(parts[part]["ops"], parts[part + 1]["ops"]):
         op = ops[part_ops[slot]]
@@ -89,15 +88,15 @@ def _finish_part(now: float, index: int, tables: Tables, run: Run) -> None:
             for other in range(len(devices)):
                 if devices[other]["urgency"] != NOBODY:
                     if other != index:
-                        key = np.int64(devices[other]["urgency"]) * num_values + value
+                        key = (np.int64(devices[other]["urgency"]) << 32) + value
                         push_key(queue, 0, queued, key)
                         queued += 1
                     devices[other]["urgency"] = NOBODY
     while queued > 0:
         key = pop_key(queue, 0, queued)
         queued -= 1
-        value = key % num_values
-        target_index = ops[order[key // num_values]]["device"]
+        value = key & 0xFFFFFFFF
+        target_index = ops[order[key >> 32]]["device"]
         transfer(
             now,
             value,
