@@ -152,10 +152,13 @@ def peak_bytes(tables: Tables, placement: NDArray[np.int32], run: Run) -> Bytes:
     by_end = np.argsort(life.end)
     freed = 0
     for entry in by_start:
+        if life.end[entry] <= life.start[entry]:
+            continue  # of an op that takes no time: there for no time
         # What ends now makes room for what starts now.
         while life.end[by_end[freed]] <= life.start[entry]:
             gone = by_end[freed]
-            held[life.device[gone]] -= tables.values[life.value[gone]]["bytes"]
+            if life.end[gone] > life.start[gone]:
+                held[life.device[gone]] -= tables.values[life.value[gone]]["bytes"]
             freed += 1
         device = life.device[entry]
         held[device] += tables.values[life.value[entry]]["bytes"]
