@@ -67,20 +67,24 @@ class Score(NamedTuple):
 
 
 class Evaluator:
-    """Simulates placements of one problem, and counts how often."""
+    """Simulates placements of one problem, and counts how often.
+
+    All passes share one set of arrays, so an evaluator is for one thread at a time.
+    """
 
     evaluations: int
     """Passes of the simulator so far."""
 
     def __init__(self, problem: Problem) -> None:
-        from dplace.simulator import memory, online, tables
+        from dplace.simulator import memory, online, run, tables
 
         self.problem = problem
         self.tables = tables.tabulate(problem)
         self.evaluations = 0
         self.mean_order = priority_order(mean_rank(problem, self.tables))
         self._index_order = np.arange(problem.num_ops, dtype=np.int32)
-        self._online = online
+        self._run = run.make_run(self.tables)
+        self._simulate = online.simulate
         self._memory = memory
         self._capacity = np.array(
             [device.memory_bytes for device in problem.cluster.devices], dtype=np.int64
@@ -94,15 +98,12 @@ class Evaluator:
         """Return the score of ``placement`` under one rule: one evaluation."""
         self.evaluations += 1
         placement = np.require(placement, np.int32, ["C", "W"])
-        order = self.order(rule, placement)
-        arguments = (self.tables, placement, order, *rule[1:])
-        if not self.is_memory_tight or not np.any(self.peak_bound(placement) > self._capacity):
-            makespan_s, num_parts, _ = self._online.score_online(*arguments)
-            return Score(0, makespan_s, num_parts)
-        run = self._online.run_online(*arguments)
-        peaks = self._memory.peak_bytes(self.tables, placement, run)
-        overflow = np.maximum(peaks - self._capacity, 0)
-        return Score(int(overflow.sum()), float(run.makespan[0]), int(run.totals[0]))
+        run = self._pass(placement, rule)
+        overflow = 0
+        if self.is_memory_tight and (self.peak_bound(placement) > self._capacity).any():
+            peaks = self._memory.peak_bytes(self.tables, placement, run)
+            overflow = int(np.maximum(peaks - self._capacity, 0).sum())
+        return Score(overflow, float(run.makespan[0]), int(run.totals[0]))
 
     def best_rule(self, placement: Placement, rules: Sequence[Rule] = RULES) -> tuple[Score, Rule]:
         """Return the score of ``placement`` under the best of some rules, and that rule."""
@@ -119,10 +120,7 @@ class Evaluator:
     def run(self, placement: Placement, rule: Rule) -> tuple[Lowered, Timeline]:
         """Return what ``placement`` runs as under one rule, and its timeline."""
         placement = np.require(placement, np.int32, ["C", "W"])
-        run = self._online.run_online(
-            self.tables, placement, self.order(rule, placement), *rule[1:]
-        )
-        return self._records(placement, run)
+        return self._records(placement, self._pass(placement, rule))
 
     def overflow_bytes(self, placement: Placement) -> NDArray[np.int64]:
         """Return the bytes above each device's memory under the best rule."""
@@ -143,6 +141,12 @@ class Evaluator:
         """Return bytes that no schedule of ``placement`` exceeds, shape ``(num_devices,)``."""
         bound: NDArray[np.int64] = self._memory.peak_bound(self.tables, placement)
         return bound
+
+    def _pass(self, placement: Placement, rule: Rule) -> "Run":
+        """Return the run of a placement; it holds until the next one."""
+        order = self.order(rule, placement)
+        self._simulate(self.tables, placement, order, *rule[1:], self._run)
+        return self._run
 
     def _records(self, placement: Placement, run: "Run") -> tuple[Lowered, Timeline]:
         num_parts, num_transfers = int(run.totals[0]), int(run.totals[1])

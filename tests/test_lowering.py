@@ -171,6 +171,18 @@ def test_memory_counts_weights_once_a_device_and_values_while_they_live() -> Non
     assert timeline.peak_bytes.tolist() == [100 + 1 + 16 + 32, 100 + 32 + 64]
 
 
+def test_a_value_that_lives_for_no_time_takes_no_memory() -> None:
+    graph = make_graph(
+        [["x"], ["a"]],
+        [["a", "unread"], ["b"]],
+        value_bytes={"a": 4, "unread": 100, "b": 2},
+        graph_outputs=["b"],
+    )
+    problem = make_problem(graph, make_cluster(1, overhead_s=1.0), [0.0, 3.0])
+    _, timeline = lower(problem, placed(0, 0))
+    assert timeline.peak_bytes.tolist() == [4 + 2]
+
+
 def test_a_graph_without_ops_takes_no_time() -> None:
     problem = make_problem(make_graph([], []), make_cluster(2), np.zeros((0, 2)))
     lowered, timeline = lower(problem, placed())

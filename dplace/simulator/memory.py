@@ -16,13 +16,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import allocating
+from dplace.simulator.compiled import kernel
 from dplace.simulator.run import Run
 from dplace.simulator.tables import Tables
 
 __all__ = ["Lives", "lives", "peak_bound", "peak_bytes", "weight_bytes"]
 
 Bytes = NDArray[np.int64]
+Int = NDArray[np.int32]
+Float = NDArray[np.float64]
 
 
 class Lives(NamedTuple):
@@ -35,18 +37,44 @@ class Lives(NamedTuple):
     """``inf`` for what the caller gets."""
 
 
-@allocating
 def lives(tables: Tables, run: Run) -> Lives:
     """Return when each value takes memory where."""
-    ops, values, parts, transfers = run.ops, tables.values, run.parts, run.transfers
-    num_values, num_devices = len(values) - 1, len(run.devices)
-    num_transfers = run.totals[1]
-    room = num_values + num_transfers + num_devices * len(tables.host_values)
+    num_values, num_devices = len(tables.values) - 1, len(run.devices)
+    room = num_values + int(run.totals[1]) + num_devices * len(tables.host_values)
     result = Lives(
-        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room), np.empty(room)
+        value=np.zeros(room, dtype=np.int32),
+        device=np.zeros(room, dtype=np.int32),
+        start=np.zeros(room),
+        end=np.zeros(room),
     )
+    count = _lives(tables, run, np.zeros(num_values), np.zeros(num_devices), result)
+    return _rows(result, slice(count))
+
+
+def _rows(life: Lives, rows: slice | NDArray[np.bool_]) -> Lives:
+    """Return some of the entries."""
+    return Lives(
+        value=life.value[rows],
+        device=life.device[rows],
+        start=life.start[rows],
+        end=life.end[rows],
+    )
+
+
+@kernel
+def _lives(tables: Tables, run: Run, sent: Float, copied: Float, result: Lives) -> int:
+    """Fill ``result`` and return its length.
+
+    Args:
+        tables: The graph.
+        run: When everything happens.
+        sent: Zeros, shape ``(num_values,)``, for the end of each value's last transfer.
+        copied: Zeros, shape ``(num_devices,)``, for the end of the copies from the host.
+        result: Room enough.
+    """
+    ops, values, parts, transfers = run.ops, tables.values, run.parts, run.transfers
+    num_values, num_transfers = len(values) - 1, run.totals[1]
     count = 0
-    sent = np.zeros(num_values)
     for index in range(num_transfers):
         value = transfers[index]["value"]
         sent[value] = max(sent[value], transfers[index]["end"])
@@ -54,8 +82,8 @@ def lives(tables: Tables, run: Run) -> Lives:
         result.device[count] = transfers[index]["target"]
         result.start[count] = transfers[index]["start"]
         count += 1
-    copied = np.zeros(num_devices)
-    for value in tables.host_values:
+    for slot in range(len(tables.host_values)):
+        value = tables.host_values[slot]
         before = count
         for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
             index = ops[tables.consumer_ops[edge]]["device"]
@@ -104,31 +132,48 @@ def lives(tables: Tables, run: Run) -> Lives:
         else:
             result.end[count] = kept if leaves else used
         count += 1
-    return Lives(
-        result.value[:count], result.device[:count], result.start[:count], result.end[:count]
-    )
+    return count
 
 
-@allocating
-def weight_bytes(tables: Tables, placement: NDArray[np.int32]) -> Bytes:
+def weight_bytes(tables: Tables, placement: Int) -> Bytes:
     """Return the bytes of the distinct weights on each device, shape ``(num_devices,)``."""
-    held = np.zeros(len(tables.devices), np.int64)
-    seen = np.full(len(held), -1, np.int32)
+    held = np.zeros(len(tables.devices), dtype=np.int64)
+    _add_weights(tables, placement, np.full(len(held), -1, dtype=np.int32), held)
+    return held
+
+
+def peak_bound(tables: Tables, placement: Int) -> Bytes:
+    """Return bytes that no schedule exceeds: weights, and every value that is ever there."""
+    held = weight_bytes(tables, placement)
+    _add_values(tables, placement, np.full(len(held), -1, dtype=np.int32), held)
+    return held
+
+
+def peak_bytes(tables: Tables, placement: Int, run: Run) -> Bytes:
+    """Return the bytes of weights and live values at the worst moment on each device."""
+    held = weight_bytes(tables, placement)
+    peaks = held.copy()
+    life = lives(tables, run)
+    # The results of ops that take no time may live for no time: they are never there.
+    life = _rows(life, life.end > life.start)
+    sizes = tables.values["bytes"][life.value]
+    _sweep(life, sizes, np.argsort(life.start), np.argsort(life.end), held, peaks)
+    return peaks
+
+
+@kernel
+def _add_weights(tables: Tables, placement: Int, seen: Int, held: Bytes) -> None:
     for weight in range(len(tables.weight_bytes)):
         for slot in range(tables.weight_offsets[weight], tables.weight_offsets[weight + 1]):
             device = placement[tables.weight_readers[slot]]
             if seen[device] != weight:
                 seen[device] = weight
                 held[device] += tables.weight_bytes[weight]
-    return held
 
 
-@allocating
-def peak_bound(tables: Tables, placement: NDArray[np.int32]) -> Bytes:
-    """Return bytes that no schedule exceeds: weights, and every value that is ever there."""
+@kernel
+def _add_values(tables: Tables, placement: Int, seen: Int, held: Bytes) -> None:
     values = tables.values
-    held: Bytes = weight_bytes(tables, placement)
-    seen = np.full(len(held), -1, np.int32)
     for value in range(len(values) - 1):
         if values[value]["producer"] >= 0:
             device = placement[values[value]["producer"]]
@@ -139,28 +184,20 @@ def peak_bound(tables: Tables, placement: NDArray[np.int32]) -> Bytes:
             if seen[device] != value:
                 seen[device] = value
                 held[device] += values[value]["bytes"]
-    return held
 
 
-@allocating
-def peak_bytes(tables: Tables, placement: NDArray[np.int32], run: Run) -> Bytes:
-    """Return the bytes of weights and live values at the worst moment on each device."""
-    held: Bytes = weight_bytes(tables, placement)
-    peaks: Bytes = held.copy()
-    life = lives(tables, run)
-    by_start = np.argsort(life.start)
-    by_end = np.argsort(life.end)
+@kernel
+def _sweep(
+    life: Lives, sizes: Bytes, by_start: Bytes, by_end: Bytes, held: Bytes, peaks: Bytes
+) -> None:
+    """Raise ``peaks`` to the most that is ``held`` at any time."""
     freed = 0
-    for entry in by_start:
-        if life.end[entry] <= life.start[entry]:
-            continue  # of an op that takes no time: there for no time
+    for index in range(len(by_start)):
+        entry = by_start[index]
         # What ends now makes room for what starts now.
         while life.end[by_end[freed]] <= life.start[entry]:
-            gone = by_end[freed]
-            if life.end[gone] > life.start[gone]:
-                held[life.device[gone]] -= tables.values[life.value[gone]]["bytes"]
+            held[life.device[by_end[freed]]] -= sizes[by_end[freed]]
             freed += 1
         device = life.device[entry]
-        held[device] += tables.values[life.value[entry]]["bytes"]
+        held[device] += sizes[entry]
         peaks[device] = max(peaks[device], held[device])
-    return peaks

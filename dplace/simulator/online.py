@@ -20,17 +20,17 @@ channels in that order. Ties go to the lower index, so equal inputs give equal t
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import allocating, inlined, kernel
+from dplace.simulator.compiled import inlined, kernel
 from dplace.simulator.heap import pop_arrival, pop_key, push_arrival, push_key
-from dplace.simulator.run import Run, admit, arrive, new_run, take_joined, transfer
+from dplace.simulator.run import Run, admit, arrive, reset, take_joined, transfer
 from dplace.simulator.tables import NOBODY, Tables
 
-__all__ = ["run_online", "score_online"]
+__all__ = ["simulate"]
 
 Int = NDArray[np.int32]
 
 
-@kernel
+@inlined
 def _begin(tables: Tables, run: Run) -> None:
     """Admit ops without inputs and send the graph's inputs on their way."""
     ops, devices, joined, pending = run.ops, run.devices, run.joined, run.pending
@@ -248,10 +248,32 @@ def _start_part(
 
 
 @kernel
-def _loop(
-    cut_gain: float, patience: float, urgent_only: bool, slice_work: float, tables: Tables, run: Run
+def simulate(
+    tables: Tables,
+    placement: Int,
+    order: Int,
+    cut_gain: float,
+    patience: float,
+    urgent_only: bool,
+    slice_work: float,
+    run: Run,
 ) -> None:
-    """Let the clock run until nothing is on its way."""
+    """Fill ``run`` with what ``placement`` runs as: parts, transfers and their times.
+
+    Args:
+        tables: Graph and costs.
+        placement: Shape ``(num_ops,)``: a device for each op.
+        order: Shape ``(num_ops,)``: ops by priority, in a topological order.
+        cut_gain: A part ends early only if that frees more work than so many calls cost.
+        patience: How many calls' cost a free device waits for a value that is on its way.
+        urgent_only: Whether a value is waited for only if an op that reads it elsewhere has a
+            higher priority than the next op of the part.
+        slice_work: After work of so many calls a part ends if an op of higher priority on its
+            device still waits for something.
+        run: From ``make_run`` for the same tables.
+    """
+    reset(tables, placement, order, run)
+    _begin(tables, run)
     devices, parts, pending = run.devices, run.parts, run.pending
     now = 0.0
     while now < np.inf:
@@ -273,47 +295,3 @@ def _loop(
             elif device["pending_size"] > 0:
                 soon = min(soon, pending[device["pending"]]["time"])
         now = soon
-
-
-@allocating
-def run_online(
-    tables: Tables,
-    placement: Int,
-    order: Int,
-    cut_gain: float,
-    patience: float,
-    urgent_only: bool,
-    slice_work: float,
-) -> Run:
-    """Return the run of ``placement``: parts, transfers and their times.
-
-    Args:
-        tables: Graph and costs.
-        placement: Shape ``(num_ops,)``: a device for each op.
-        order: Shape ``(num_ops,)``: ops by priority, in a topological order.
-        cut_gain: A part ends early only if that frees more work than so many calls cost.
-        patience: How many calls' cost a free device waits for a value that is on its way.
-        urgent_only: Whether a value is waited for only if an op that reads it elsewhere has a
-            higher priority than the next op of the part.
-        slice_work: After work of so many calls a part ends if an op of higher priority on its
-            device still waits for something.
-    """
-    run: Run = new_run(tables, placement, order)
-    _begin(tables, run)
-    _loop(cut_gain, patience, urgent_only, slice_work, tables, run)
-    return run
-
-
-@allocating
-def score_online(
-    tables: Tables,
-    placement: Int,
-    order: Int,
-    cut_gain: float,
-    patience: float,
-    urgent_only: bool,
-    slice_work: float,
-) -> tuple[float, int, int]:
-    """Return the makespan in seconds, the parts and the transfers of a run."""
-    run = run_online(tables, placement, order, cut_gain, patience, urgent_only, slice_work)
-    return run.makespan[0], run.totals[0], run.totals[1]

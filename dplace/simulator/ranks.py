@@ -3,15 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import allocating
+from dplace.simulator.compiled import kernel
 from dplace.simulator.tables import Tables
 
-__all__ = ["downward", "earliest_makespan", "placed_upward", "upward"]
+__all__ = ["earliest_makespan", "placed_upward", "upward"]
 
 Float = NDArray[np.float64]
 
 
-@allocating
 def upward(tables: Tables, op_s: Float, value_s: Float) -> Float:
     """Return the longest path from the start of each op to the end of the graph, in seconds.
 
@@ -20,45 +19,37 @@ def upward(tables: Tables, op_s: Float, value_s: Float) -> Float:
         op_s: Shape ``(num_ops,)``: time of each op.
         value_s: Shape ``(num_values,)``: time between the maker and a reader of each value.
     """
+    rank = np.zeros(len(op_s))
+    _upward(tables, op_s, value_s, rank)
+    return rank
+
+
+@kernel
+def _upward(tables: Tables, op_s: Float, value_s: Float, rank: Float) -> None:
     ops, values = tables.ops, tables.values
-    num_ops = len(op_s)
-    rank = np.zeros(num_ops)
-    for op in range(num_ops - 1, -1, -1):
+    for op in range(len(op_s) - 1, -1, -1):
         longest = 0.0
         for output in range(ops[op]["outputs"], ops[op + 1]["outputs"]):
             value = tables.output_values[output]
             for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
                 longest = max(longest, value_s[value] + rank[tables.consumer_ops[edge]])
         rank[op] = op_s[op] + longest
-    return rank
 
 
-@allocating
-def downward(tables: Tables, op_s: Float, value_s: Float) -> Float:
-    """Return the longest path from the start of the graph to the start of each op, in seconds."""
-    ops, values = tables.ops, tables.values
-    num_ops = len(op_s)
-    rank = np.zeros(num_ops)
-    for op in range(num_ops):
-        for output in range(ops[op]["outputs"], ops[op + 1]["outputs"]):
-            value = tables.output_values[output]
-            reached = rank[op] + op_s[op] + value_s[value]
-            for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
-                consumer = tables.consumer_ops[edge]
-                rank[consumer] = max(rank[consumer], reached)
-    return rank
-
-
-@allocating
 def placed_upward(tables: Tables, placement: NDArray[np.int32]) -> Float:
     """Return the upward rank with each op on its device, in seconds.
 
     An edge between devices costs the transfer and the call of a part on the other side.
     """
+    rank = np.zeros(len(placement))
+    _placed_upward(tables, placement, rank)
+    return rank
+
+
+@kernel
+def _placed_upward(tables: Tables, placement: NDArray[np.int32], rank: Float) -> None:
     ops, values, links, devices = tables.ops, tables.values, tables.links, tables.devices
-    num_ops = len(placement)
-    rank = np.zeros(num_ops)
-    for op in range(num_ops - 1, -1, -1):
+    for op in range(len(placement) - 1, -1, -1):
         longest = 0.0
         source = placement[op]
         for output in range(ops[op]["outputs"], ops[op + 1]["outputs"]):
@@ -76,10 +67,8 @@ def placed_upward(tables: Tables, placement: NDArray[np.int32]) -> Float:
                     )
                 longest = max(longest, away)
         rank[op] = tables.seconds[op, source] + longest
-    return rank
 
 
-@allocating
 def earliest_makespan(tables: Tables, allowed: NDArray[np.bool_]) -> float:
     """Return a time before which no placement ends: see ``dplace/bounds.py``.
 
@@ -87,56 +76,60 @@ def earliest_makespan(tables: Tables, allowed: NDArray[np.bool_]) -> float:
         tables: Graph and costs.
         allowed: Shape ``(num_ops, num_devices)``: where each op may go.
     """
+    start = np.repeat(tables.devices["overhead"][None, :], len(allowed), axis=0)
+    end, ready = np.zeros((2, len(tables.devices)))
+    return float(_earliest_makespan(tables, np.array(allowed), start, end, ready))
+
+
+@kernel
+def _delay(value: int, start: Float, ready: Float, tables: Tables) -> None:
+    """Let no reader of ``value`` start on a device before it is ``ready`` there."""
+    values = tables.values
+    for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
+        op = tables.consumer_ops[edge]
+        for device in range(len(ready)):
+            start[op, device] = max(start[op, device], ready[device])
+
+
+@kernel
+def _earliest_makespan(
+    tables: Tables, allowed: NDArray[np.bool_], start: Float, end: Float, ready: Float
+) -> float:
+    """Return the bound after raising each op's ``start`` on each device to its own."""
     ops, values, links, devices = tables.ops, tables.values, tables.links, tables.devices
     num_ops, num_devices = allowed.shape
-    num_values = len(values) - 1
-    # When each value can be on each device, with the call that a part waiting for it pays.
-    ready = np.full((num_values, num_devices), np.inf)
-    start = np.zeros((num_ops, num_devices))
-    end = np.empty(num_devices)
-    for device in range(num_devices):
-        start[:, device] = devices[device]["overhead"]
-        for value in tables.host_values:
-            ready[value, device] = (
-                devices[device]["host_latency"]
-                + values[value]["bytes"] / devices[device]["host_bytes_per_s"]
-                + devices[device]["overhead"]
+    for slot in range(len(tables.host_values)):
+        value = tables.host_values[slot]
+        for device in range(num_devices):
+            host = devices[device]
+            ready[device] = host["overhead"] + (
+                host["host_latency"] + values[value]["bytes"] / host["host_bytes_per_s"]
             )
-    for value in tables.host_values:
-        for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
-            for device in range(num_devices):
-                op = tables.consumer_ops[edge]
-                start[op, device] = max(start[op, device], ready[value, device])
+        _delay(value, start, ready, tables)
     makespan = 0.0
     for op in range(num_ops):
+        soonest = np.inf
         for device in range(num_devices):
             end[device] = np.inf
             if allowed[op, device]:
                 end[device] = start[op, device] + tables.seconds[op, device]
-        makespan = max(makespan, end.min())
+            soonest = min(soonest, end[device])
+        makespan = max(makespan, soonest)
         for output in range(ops[op]["outputs"], ops[op + 1]["outputs"]):
             value = tables.output_values[output]
             size = values[value]["bytes"]
-            if values[value]["returns"]:
-                back = np.inf
-                for device in range(num_devices):
-                    copy = devices[device]["host_latency"]
-                    copy += size / devices[device]["host_bytes_per_s"]
-                    back = min(back, end[device] + copy)
-                makespan = max(makespan, back)
-            if values[value]["consumers"] == values[value + 1]["consumers"]:
-                continue
+            soonest = np.inf
             for target in range(num_devices):
-                soonest = end[target]
+                host = devices[target]
+                copy = host["host_latency"] + size / host["host_bytes_per_s"]
+                soonest = min(soonest, end[target] + copy)
+                ready[target] = end[target]
                 for source in range(num_devices):
                     if source != target:
                         link = links[source, target]
-                        away = link["latency"] + size / link["bytes_per_s"]
-                        away += devices[target]["overhead"]
-                        soonest = min(soonest, end[source] + away)
-                ready[value, target] = soonest
-            for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
-                consumer = tables.consumer_ops[edge]
-                for device in range(num_devices):
-                    start[consumer, device] = max(start[consumer, device], ready[value, device])
+                        away = link["latency"] + size / link["bytes_per_s"] + host["overhead"]
+                        ready[target] = min(ready[target], end[source] + away)
+            if values[value]["returns"]:
+                makespan = max(makespan, soonest)
+            _delay(value, start, ready, tables)
     return makespan

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dplace.cluster import Cluster
 from dplace.errors import PlanError
 from dplace.problem import Problem
-from dplace.simulator.compiled import allocating, kernel
+from dplace.simulator.compiled import kernel
 from dplace.simulator.heap import pop_arrival, push_arrival
 from dplace.simulator.run import transfer
 from dplace.simulator.tables import (
@@ -171,17 +171,16 @@ def _run(tables: _Tables) -> int:
     return done
 
 
-@allocating
+@kernel
 def _replay(tables: _Tables) -> int:
     """Send the graph's inputs on their way and run; return how many parts have run."""
     values = tables.values
-    seen = np.full(len(tables.devices), -1, np.int32)
-    for value in tables.host_values:
+    for slot in range(len(tables.host_values)):
+        value = tables.host_values[slot]
         for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
-            index = tables.parts[tables.reader_parts[edge]]["device"]
-            if seen[index] != value:
-                seen[index] = value
-                device = tables.devices[index]
+            device = tables.devices[tables.parts[tables.reader_parts[edge]]["device"]]
+            if device["copy"] != value:
+                device["copy"] = value
                 device["copied"] += (
                     device["host_latency"] + values[value]["bytes"] / device["host_bytes_per_s"]
                 )

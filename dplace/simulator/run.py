@@ -5,18 +5,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import allocating, kernel
+from dplace.simulator.compiled import kernel
 from dplace.simulator.heap import push_arrival, push_key
 from dplace.simulator.tables import ARRIVAL, NOBODY, PART, TRANSFER, Records, Tables
 
-__all__ = ["Run", "admit", "arrive", "new_run", "take_joined", "transfer"]
+__all__ = ["Run", "admit", "arrive", "make_run", "reset", "take_joined", "transfer"]
 
 Int = NDArray[np.int32]
 Keys = NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """One pass: its state while it lasts, then its result."""
+    """One pass: its state while it lasts, then its result, until the next pass uses it."""
 
     order: Int
     """Shape ``(num_ops,)``: ops by priority; ``position`` in ``ops`` is the inverse."""
@@ -48,21 +48,47 @@ class Run(NamedTuple):
     """Scratch: a heap of the transfers of one part by urgency."""
 
 
-@allocating
-def new_run(tables: Tables, placement: Int, order: Int) -> Run:
-    """Return the state before anything has happened."""
+def make_run(tables: Tables) -> Run:
+    """Return room for a pass over a graph; ``simulate`` can fill it again and again."""
     num_ops, num_devices = tables.seconds.shape
     num_edges = len(tables.consumer_ops)
-    ops = tables.ops.copy()
-    devices = tables.devices.copy()
-    for position in range(num_ops):
-        ops[order[position]]["position"] = position
+    return Run(
+        order=np.zeros(num_ops, dtype=np.int32),
+        ops=tables.ops.copy(),
+        devices=tables.devices.copy(),
+        parts=np.zeros(num_ops + 1, dtype=PART),
+        part_ops=np.zeros(num_ops, dtype=np.int32),
+        transfers=np.zeros(num_edges, dtype=TRANSFER),
+        totals=np.zeros(2, dtype=np.int64),
+        makespan=np.zeros(1),
+        device_ops=np.zeros(num_ops, dtype=np.int32),
+        closure=np.zeros(num_ops, dtype=np.int64),
+        pending=np.zeros(num_edges, dtype=ARRIVAL),
+        channel_free=np.zeros(num_devices * (num_devices + 1)),
+        joined=np.zeros(num_ops, dtype=np.int32),
+        stack=np.zeros(num_ops, dtype=np.int32),
+        queue=np.zeros(num_edges, dtype=np.int64),
+    )
+
+
+@kernel
+def reset(tables: Tables, placement: Int, order: Int, run: Run) -> None:
+    """Set the state to that before anything has happened."""
+    ops, devices, device_ops = run.ops, run.devices, run.device_ops
+    num_ops, num_devices = tables.seconds.shape
+    run.totals[0] = 0
+    run.totals[1] = 0
+    run.makespan[0] = 0.0
+    for channel in range(len(run.channel_free)):
+        run.channel_free[channel] = 0.0
+    for index in range(num_devices):
+        devices[index] = tables.devices[index]
     for op in range(num_ops):
-        mark = ops[op]
-        mark["device"] = placement[op]
+        ops[op] = tables.ops[op]
+        ops[op]["device"] = placement[op]
         device = devices[placement[op]]
         device["closure"] += 1
-        device["pending"] += mark["missing"]
+        device["pending"] += ops[op]["missing"]
     closure = 0
     pending = 0
     for index in range(num_devices):
@@ -75,28 +101,13 @@ def new_run(tables: Tables, placement: Int, order: Int) -> Run:
         size = device["pending"]
         device["pending"] = pending
         pending += size
-    device_ops = np.empty(num_ops, np.int32)
     for position in range(num_ops):
-        device = devices[placement[order[position]]]
-        device_ops[device["blocked_end"]] = order[position]
+        op = order[position]
+        run.order[position] = op
+        ops[op]["position"] = position
+        device = devices[placement[op]]
+        device_ops[device["blocked_end"]] = op
         device["blocked_end"] += 1
-    return Run(
-        order,
-        ops,
-        devices,
-        np.empty(num_ops + 1, PART),
-        np.empty(num_ops, np.int32),
-        np.empty(num_edges, TRANSFER),
-        np.zeros(2, np.int64),
-        np.zeros(1, np.float64),
-        device_ops,
-        np.empty(num_ops, np.int64),
-        np.empty(num_edges, ARRIVAL),
-        np.zeros(num_devices * (num_devices + 1), np.float64),
-        np.empty(num_ops, np.int32),
-        np.empty(num_ops, np.int32),
-        np.empty(num_edges, np.int64),
-    )
 
 
 @kernel

@@ -93,7 +93,7 @@ def test_no_parts_take_no_time() -> None:
 
 
 def test_what_has_run_is_in_the_cache() -> None:
-    from dplace.simulator.online import run_online
+    from dplace.simulator.online import simulate
 
-    if run_online.signatures:
+    if simulate.signatures:
         assert is_compiled_cache_present()
