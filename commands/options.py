@@ -14,7 +14,9 @@ __all__ = [
     "Cluster",
     "Dim",
     "Evaluations",
+    "Format",
     "Json",
+    "Machine",
     "Model",
     "Objective",
     "OptLevel",
@@ -37,7 +39,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         show_default=False,
-        help="The ONNX model; - reads it from standard input.",
+        help="The ONNX model, or a graph with given costs; - reads it from standard input.",
     ),
 ]
 PlanFolder = Annotated[
@@ -51,7 +53,7 @@ Cluster = Annotated[
         metavar="CLUSTER",
         show_default=False,
         help="The devices, such as 2xCPU, 4xV100@nvlink or 2x4xV100@nvlink,25gbe; "
-        "or a YAML file that describes them.",
+        "or a YAML file that describes them; or file, for those that a cost graph describes.",
     ),
 ]
 Policy = Annotated[
@@ -64,8 +66,31 @@ Policy = Annotated[
     ),
 ]
 Objective = Annotated[
-    Literal["latency"],
-    typer.Option("--objective", help="What to make small: latency is the time of one request."),
+    Literal["latency", "throughput"],
+    typer.Option(
+        "--objective",
+        help="What to make small: latency is the time of one request, throughput the time "
+        "between two of a stream.",
+    ),
+]
+Machine = Annotated[
+    Literal["native", "placeto", "baechi", "moirai", "independent", "dnn-partitioning"] | None,
+    typer.Option(
+        "--machine",
+        show_default=False,
+        help="The rules to judge by: native is how a plan runs, the others are those of other "
+        "systems. Without it, native for models, and for cost graphs what their format is "
+        "made for.",
+    ),
+]
+Format = Annotated[
+    Literal["dnn-partitioning", "doppler", "dplace", "moirai", "pipedream", "pipedream-training"]
+    | None,
+    typer.Option(
+        "--format",
+        show_default=False,
+        help="How a cost graph is written; without it, the content tells.",
+    ),
 ]
 Evaluations = Annotated[
     int | None,

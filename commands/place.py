@@ -4,7 +4,9 @@ from dplace.commands.options import (
     Cluster,
     Dim,
     Evaluations,
+    Format,
     Json,
+    Machine,
     Model,
     Objective,
     Optimize,
@@ -34,11 +36,17 @@ def place(
     pin: Pin = None,
     optimize: Optimize = "auto",
     opt_level: OptLevel = "all",
+    format: Format = None,
+    machine: Machine = None,
     json: Json = False,
 ) -> None:
     """Decide which device runs each op of a model, and write the plan.
 
     Example: dplace place model.onnx --cluster 2xCPU -o plan
+
+    A graph with given costs (docs/cost-graph-format.md) gets a placement and a timeline instead.
+
+    Example: dplace place graph.json --cluster file -o answer
     """
     source, dims, pins = check_model(model), parse_dims(dim), parse_pins(pin)
     import dplace.api
@@ -55,11 +63,13 @@ def place(
         pins=pins,
         optimize=optimize,
         opt_level=opt_level,
+        format=format,
+        machine=machine,
     )
     warn(answer.warnings)
     if json:
         write_json(answer.as_json())
     else:
-        from dplace.report.table import place_table
+        from dplace.report.answer_table import answer_table
 
-        write_table(place_table(answer))
+        write_table(answer_table(answer))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from dplace.errors import PlanError
 
-__all__ = ["PLAN_FILE", "check_target", "new_folder"]
+__all__ = ["PLACEMENT_FILE", "PLAN_FILE", "TIMELINE_FILE", "check_target", "new_folder"]
 
 PLAN_FILE = "plan.yaml"
+PLACEMENT_FILE = "placement.json"
+TIMELINE_FILE = "timeline.json"
 
 
 def check_target(out: Path) -> None:
@@ -25,13 +27,20 @@ def check_target(out: Path) -> None:
         raise PlanError(f"{out}: is a broken link; give another output folder")
     if out.exists() and not out.is_dir():
         raise PlanError(f"{out}: expected a folder for the plan, got a file")
-    if out.is_dir() and any(out.iterdir()) and not (out / PLAN_FILE).is_file():
+    if out.is_dir() and any(out.iterdir()) and not _is_ours(out):
         raise PlanError(f"{out}: the folder exists and is not a plan; give another output folder")
     nearest = out.absolute().parent
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir():
         raise PlanError(f"{out}: {nearest} is not a folder")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether a folder is a plan, or the answer for a graph that nothing is split of."""
+    if (folder / PLAN_FILE).is_file():
+        return True
+    return {file.name for file in folder.iterdir()} == {PLACEMENT_FILE, TIMELINE_FILE}
 
 
 @contextmanager

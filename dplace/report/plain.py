@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["plain", "size_text", "time_text", "work_text"]
+__all__ = ["figure_text", "plain", "size_text", "time_text", "work_text"]
 
 
 def plain(text: str) -> str:
@@ -38,6 +38,15 @@ def time_text(seconds: float) -> str:
         if ms < limit:
             return f"{ms:.{digits}f} ms"
     return f"{ms:.0f} ms"
+
+
+def figure_text(seconds: float, unit_s: float) -> str:
+    """Return a time as a number of units of a file, to six digits; a dash where there is none.
+
+    >>> [figure_text(seconds, 1e-3) for seconds in (0.0177154, 1203.2, float("inf"))]
+    ['17.7154', '1.2032e+06', '-']
+    """
+    return f"{seconds / unit_s:.6g}" if math.isfinite(seconds) else "-"
 
 
 def size_text(size_bytes: float) -> str:

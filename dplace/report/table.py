@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,7 +12,7 @@ from dplace.plan.records import Plan, PlannedDevice
 from dplace.report.answer import PlaceAnswer, SimulateAnswer
 from dplace.report.plain import plain, size_text, time_text
 
-__all__ = ["columns", "facts", "place_table", "simulate_table"]
+__all__ = ["columns", "device_table", "facts", "place_table", "simulate_table"]
 
 
 def place_table(answer: PlaceAnswer) -> RenderableType:
@@ -53,7 +53,11 @@ def headline(makespan_s: float, single_s: float, gap: float | None) -> Text:
     return Text(f"Predicted {time_text(makespan_s)}, {against}{above}", style="bold")
 
 
-def device_table(devices: Sequence[PlannedDevice], makespan_s: float) -> Table:
+def device_table(
+    devices: Sequence[PlannedDevice],
+    makespan_s: float,
+    time: Callable[[float], str] = time_text,
+) -> Table:
     """Return a row for each device: what it holds and how long it computes."""
     table = columns("Device", "Kind", ">Ops", ">Weights", ">Peak memory", ">Busy", ">of the time")
     for device in devices:
@@ -64,7 +68,7 @@ def device_table(devices: Sequence[PlannedDevice], makespan_s: float) -> Table:
             str(device.num_ops),
             size_text(device.weight_bytes),
             size_text(device.peak_bytes),
-            time_text(device.busy_s),
+            time(device.busy_s),
             f"{share * 100:.0f} %",
         )
     return table

@@ -9,9 +9,11 @@ from typing import get_args
 import pytest
 
 from dplace.commands.options import Policy
+from dplace.graph_io.cost_graphs import FORMATS
 from dplace.policies import POLICIES
+from dplace.problem import Machine
 from tests.commands.conftest import Dplace, Record
-from tests.report.plans import placed, plan
+from tests.report.plans import graph_placed, placed, plan
 
 Calls = list[tuple[tuple[object, ...], dict[str, object]]]
 
@@ -35,6 +37,8 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
         "pins": (),
         "optimize": "auto",
         "opt_level": "all",
+        "format": None,
+        "machine": None,
     }
     assert calls == [(("m.onnx",), expected)]
 
@@ -42,21 +46,24 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
 def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
     dplace(
         *("place", "-", "--cluster", "4xV100@nvlink", "-o", "out", "--policy", "heft"),
-        *("--objective", "latency", "--evaluations", "50", "--seed", "7"),
+        *("--objective", "throughput", "--evaluations", "50", "--seed", "7"),
         *("--dim", "batch=8", "--dim", "a=b=2", "--pin", "x*=gpu:1", "--pin", "y=gpu:0"),
         *("--optimize", "portable", "--opt-level", "basic", "--json"),
+        *("--format", "moirai", "--machine", "baechi"),
     )
     expected: dict[str, object] = {
         "cluster": "4xV100@nvlink",
         "out": Path("out"),
         "policy": "heft",
-        "objective": "latency",
+        "objective": "throughput",
         "evaluations": 50,
         "seed": 7,
         "dims": {"batch": 8, "a=b": 2},
         "pins": (("x*", "gpu:1"), ("y", "gpu:0")),
         "optimize": "portable",
         "opt_level": "basic",
+        "format": "moirai",
+        "machine": "baechi",
     }
     assert calls == [(("-",), expected)]
 
@@ -138,6 +145,64 @@ def test_json_has_null_for_what_does_not_exist(dplace: Dplace, api: ModuleType) 
     assert shown["best_single_device_s"] is None
     assert shown["gap_to_bound"] is None
     assert shown["scores"] == {"single": None}
+
+
+def test_the_answer_for_a_cost_graph_is_printed_in_its_unit(dplace: Dplace, record: Record) -> None:
+    record("place", graph_placed())
+    result = dplace("place", "g.json", "--cluster", "file")
+    assert (
+        result.out
+        == """\
+Predicted 17.7154 file units, 2.00x one device, 25.0 % above the bound
+
+Device  Kind  Ops  Weights  Peak memory  Busy  of the time
+cpu:0   CPU     3   4.0 MB       6.5 MB     8         45 %
+cpu:1   CPU     2    900 B       6.5 MB     6         34 %
+
+Graph       towers (moirai)
+Cluster     2 devices of the file
+Judged by   moirai, latency
+Times in    file units; one is taken as 1 ms
+One device  the best takes 35.4308
+Bound       no placement takes less than 14.1723
+Transfers   3
+Policy      auto after 120 evaluations; single 35.4308, heft 18.5
+Answer      out/answer
+"""
+    )
+    assert result.err == "dplace: warning: memory looks like bits\n"
+
+
+def test_json_of_a_cost_graph(dplace: Dplace, record: Record) -> None:
+    record("place", graph_placed(transfer_bytes=64))
+    answer = json.loads(dplace("place", "g.json", "--cluster", "file", "--json").out)
+    assert len(answer.pop("devices")) == 2
+    assert answer.pop("makespan") == pytest.approx(17.7154)
+    assert answer.pop("gap_to_bound") == pytest.approx(0.25)
+    assert answer == {
+        "model": "towers",
+        "format": "moirai",
+        "machine": "moirai",
+        "cluster": "2 devices of the file",
+        "objective": "latency",
+        "policy": "auto",
+        "unit": "file units",
+        "unit_s": 1e-3,
+        "makespan_s": 0.0177154,
+        "bound_s": 0.01417232,
+        "best_single_device_s": 0.0354308,
+        "transfers": {"count": 3, "bytes": 64},
+        "scores": {"single": 0.0354308, "heft": 0.0185},
+        "evaluations": 120,
+        "warnings": ["memory looks like bits"],
+        "answer": "out/answer",
+    }
+
+
+def test_help_names_every_format_and_machine(dplace: Dplace) -> None:
+    words = re.findall(r"[\w-]+", dplace("place", "--help").out)
+    assert set(FORMATS) <= set(words)
+    assert set(get_args(Machine)) <= set(words)
 
 
 def test_help_names_every_policy() -> None:

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from dplace.errors import PlanError
-from dplace.plan.folder import PLAN_FILE, check_target, new_folder
+from dplace.plan.folder import (
+    PLACEMENT_FILE,
+    PLAN_FILE,
+    TIMELINE_FILE,
+    check_target,
+    new_folder,
+)
 
 
 def listing(folder: Path) -> list[str]:
@@ -71,3 +77,12 @@ def test_a_link_to_a_plan_stays_a_link(tmp_path: Path) -> None:
     fill(tmp_path / "link", "two")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / PLAN_FILE).read_text() == "two"
+
+
+def test_the_answer_for_a_cost_graph_may_be_replaced(tmp_path: Path) -> None:
+    for name in (PLACEMENT_FILE, TIMELINE_FILE):
+        (tmp_path / name).touch()
+    check_target(tmp_path)
+    (tmp_path / "photo").touch()
+    with pytest.raises(PlanError, match="exists and is not a plan"):
+        check_target(tmp_path)

@@ -6,6 +6,7 @@ from typing import Any
 
 from dplace.plan.records import Part, Plan, PlannedDevice, PlannedLinks, Step, ValueType
 from dplace.report.answer import PlaceAnswer, SimulateAnswer
+from dplace.report.graph_answer import GraphAnswer
 from dplace.report.model_summary import Capture, ModelSummary, OpTypeUse, Uncut
 
 
@@ -103,6 +104,32 @@ def simulated(**changes: Any) -> SimulateAnswer:
         devices=plan().devices,
         transfers=1,
         transfer_bytes=4096,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def graph_placed(**changes: Any) -> GraphAnswer:
+    """Return the answer for a cost graph of five ops whose file states no unit."""
+    made = GraphAnswer(
+        graph="towers",
+        format="moirai",
+        machine="moirai",
+        objective="latency",
+        cluster="2 devices of the file",
+        policy="auto",
+        unit="file units",
+        unit_s=1e-3,
+        makespan_s=0.0177154,
+        bound_s=0.01417232,
+        best_single_device_s=0.0354308,
+        placement={"1": 0, "2": 0, "3": 0, "4": 1, "5": 1},
+        devices=plan().devices,
+        transfers=3,
+        transfer_bytes=0,
+        scores={"single": 0.0354308, "heft": 0.0185},
+        evaluations=120,
+        out=Path("out/answer"),
+        warnings=("memory looks like bits",),
     )
     return dataclasses.replace(made, **changes)
 
