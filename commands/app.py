@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dplace.commands.compare import compare
 from dplace.commands.doctor import doctor
 from dplace.commands.generate import generate
 from dplace.commands.inspect_model import inspect_model
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("place")(place)
 app.command("run")(run)
 app.command("simulate")(simulate)
+app.command("compare")(compare)
 app.command("inspect")(inspect_model)
 app.command("generate")(generate)
 app.command("doctor")(doctor)

@@ -19,6 +19,7 @@ __all__ = [
     "PlanError",
     "UsageError",
     "__version__",
+    "compare",
     "doctor",
     "generate",
     "inspect",
@@ -31,7 +32,9 @@ __version__ = version("dplace")
 
 _HOMES = {
     "PlacedSession": "dplace.runtime",
-    **dict.fromkeys(("doctor", "generate", "inspect", "place", "run", "simulate"), "dplace.api"),
+    **dict.fromkeys(
+        ("compare", "doctor", "generate", "inspect", "place", "run", "simulate"), "dplace.api"
+    ),
 }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from dplace.api_compare import compare
 from dplace.api_graph import (
     checked_machine,
     checked_objective,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dplace.report.model_summary import ModelSummary
     from dplace.runtime.report import RunReport
 
-__all__ = ["doctor", "generate", "inspect", "place", "run", "simulate"]
+__all__ = ["compare", "doctor", "generate", "inspect", "place", "run", "simulate"]
 
 
 @overload

@@ -50,7 +50,7 @@ def read_doppler(text: str, source: str, name: str) -> CostGraph:
     if len(sources) != len(targets):
         raise InputError(
             f"{source}: line 3 has {len(sources)} sources of edges and line 4 {len(targets)} "
-            "targets; expected equally many"
+            "targets; expected equally many, and the file may be truncated"
         )
     if len(set(inputs)) != len(inputs):
         twice = next(node for node in inputs if inputs.count(node) > 1)

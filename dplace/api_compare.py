@@ -1,0 +1,250 @@
+"""Policies on models, side by side, each model in a process of its own: part of the roof."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dplace.api_graph import checked_machine, checked_objective, graph_problem
+from dplace.api_model import model_problem
+from dplace.errors import DplaceError, UsageError
+from dplace.parallel import Lost, run_each
+from dplace.report.comparison import ComparedModel, Comparison, PolicyRow
+
+if TYPE_CHECKING:
+    from dplace.cluster import Cluster
+    from dplace.graph_io.cost_graphs import CostGraph
+    from dplace.graph_io.session import OptLevel
+    from dplace.policies.policy import Answer
+    from dplace.problem import Problem
+
+__all__ = ["ALL_POLICIES", "Progress", "compare"]
+
+ALL_POLICIES = "all"
+
+Step = Callable[[str], None]
+
+Progress = Callable[[int, int, str], None]
+"""Takes how many decisions are done, of how many, and what comes next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One model and what to do with it; goes to another process."""
+
+    model: str
+    cluster: str | Cluster
+    policies: tuple[str, ...]
+    objective: str
+    machine: str | None
+    format: str | None
+    evaluations: int | None
+    seeds: int
+    dims: Mapping[str, int]
+    pins: tuple[str | tuple[str, str], ...]
+    optimize: Literal["auto", "native", "portable", "none"]
+    opt_level: OptLevel
+
+
+def compare(
+    models: Sequence[str | Path],
+    *,
+    cluster: str | Cluster,
+    policies: Sequence[str] = ("single", "heft", "m-etf", "auto"),
+    objective: str = "latency",
+    machine: str | None = None,
+    format: str | None = None,
+    evaluations: int | None = None,
+    seeds: int = 1,
+    dims: Mapping[str, int] | None = None,
+    pins: Sequence[str | tuple[str, str]] = (),
+    optimize: Literal["auto", "native", "portable", "none"] = "auto",
+    opt_level: OptLevel = "all",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Return what policies come to on models and cost graphs.
+
+    Several models are looked at in processes of their own, so a program that calls this for
+    several has to be importable: keep the call under ``if __name__ == "__main__"``.
+
+    Args:
+        models: Paths; ``-`` for standard input, alone.
+        cluster: As for ``place``.
+        policies: Names; ``all`` for every one there is.
+        objective: ``latency`` or ``throughput``.
+        machine: The rules to judge by; None takes ``native`` for a model, and for a cost graph
+            those of its format.
+        format: The format of cost graphs; None tells it by the content.
+        evaluations: How many placements a policy may simulate; None takes a number that fits.
+        seeds: Each policy decides that often, with seeds 0, 1, and so on.
+        dims: As for ``place``, as are the next three.
+        pins: ``PATTERN=DEVICE``.
+        optimize: Which graph is placed.
+        opt_level: onnxruntime's level that a whole model is optimised at.
+        jobs: How many models at once; None takes one for each core.
+        progress: Called before each decision; see ``Progress``.
+
+    Raises:
+        UsageError: An option names what there is not. What is wrong with one model is in its
+            rows.
+    """
+    checked_objective(objective)
+    checked_machine(machine)
+    if not models:
+        raise UsageError("compare: expected at least one model, got none")
+    if seeds < 1:
+        raise UsageError(f"--seeds {seeds}: expected at least 1")
+    if len(models) > 1 and "-" in map(str, models):
+        raise UsageError("- reads one model from standard input, which cannot stand beside others")
+    tasks = [
+        Task(
+            model=str(model),
+            cluster=cluster,
+            policies=_checked_policies(policies),
+            objective=objective,
+            machine=machine,
+            format=format,
+            evaluations=evaluations,
+            seeds=seeds,
+            dims=dict(dims or {}),
+            pins=tuple(pins),
+            optimize=optimize,
+            opt_level=opt_level,
+        )
+        for model in models
+    ]
+    total = len(tasks) * len(tasks[0].policies) * seeds
+    begun = itertools.count()
+
+    def step(doing: str) -> None:
+        if progress is not None:
+            progress(next(begun), total, doing)
+
+    if len(tasks) == 1:
+        compared = [compare_one(tasks[0], step)]
+    else:
+        processes = jobs or len(os.sched_getaffinity(0))
+        results = run_each(compare_one, tasks, processes=processes, step=step)
+        compared = [_lost(done) if isinstance(done, Lost) else done for done in results]
+    return Comparison(objective=objective, seeds=seeds, models=tuple(compared))
+
+
+def compare_one(task: Task, step: Step) -> ComparedModel:
+    """Return what each policy comes to on one model; what is wrong with it is in the answer."""
+    try:
+        with _problem(task) as (problem, source, warnings):
+            answers: list[Answer] = []
+            rows = tuple(_row(task, problem, policy, step, answers) for policy in task.policies)
+            return ComparedModel(
+                model=task.model,
+                format="onnx" if source is None else source.format,
+                machine=problem.machine,
+                cluster=problem.cluster.spec,
+                num_ops=problem.num_ops,
+                unit="ms" if source is None else source.unit,
+                unit_s=1e-3 if source is None else source.unit_s,
+                bound_s=answers[0].bound_s if answers else 0.0,
+                best_single_device_s=min(
+                    (answer.best_single_device_s for answer in answers), default=float("inf")
+                ),
+                rows=rows,
+                warnings=warnings,
+            )
+    except DplaceError as error:
+        return ComparedModel(model=task.model, error=str(error), exit_code=error.exit_code)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        where = task.model if error.filename is None else os.fsdecode(error.filename)
+        return ComparedModel(model=task.model, error=f"{where}: {error.strerror}", exit_code=1)
+
+
+@contextmanager
+def _problem(task: Task) -> Iterator[tuple[Problem, CostGraph | None, tuple[str, ...]]]:
+    """Yield a model's problem, with its cost graph if it is one, and the warnings."""
+    from dplace.graph_io.cost_graphs import is_cost_graph, read_cost_graph
+
+    if task.format is not None or is_cost_graph(task.model):
+        source = read_cost_graph(task.model, task.format)
+        problem = graph_problem(
+            source,
+            task.cluster,
+            machine=task.machine,
+            objective=task.objective,
+            pins=task.pins,
+        )
+        yield problem, source, source.warnings
+        return
+    with model_problem(
+        task.model,
+        cluster=task.cluster,
+        dims=task.dims,
+        pins=task.pins,
+        optimize=task.optimize,
+        opt_level=task.opt_level,
+        objective=checked_objective(task.objective),
+        machine=checked_machine(task.machine) or "native",
+    ) as made:
+        yield made.problem, None, made.warnings
+
+
+def _row(task: Task, problem: Problem, policy: str, step: Step, answers: list[Answer]) -> PolicyRow:
+    """Return what a policy comes to over the seeds; the best answer goes into ``answers``."""
+    from dplace.policies.policy import place
+
+    with suppress(DplaceError):
+        # What is compiled or loaded at first use is no policy's time.
+        place(problem, "single", evaluations=1)
+    found: list[Answer] = []
+    begun = time.perf_counter()
+    for seed in range(task.seeds):
+        step(f"{Path(task.model).name} {policy}")
+        try:
+            found.append(place(problem, policy, seed=seed, evaluations=task.evaluations))
+        except DplaceError as error:
+            return PolicyRow(policy=policy, error=str(error), exit_code=error.exit_code)
+    seconds = (time.perf_counter() - begun) / task.seeds
+    best = min(found, key=lambda answer: answer.timeline.makespan_s)
+    answers.append(best)
+    value_bytes = problem.graph.value_bytes
+    return PolicyRow(
+        policy=policy,
+        makespans_s=tuple(float(answer.timeline.makespan_s) for answer in found),
+        transfers=best.lowered.num_transfers,
+        transfer_bytes=int(value_bytes[best.lowered.transfer_value].sum()),
+        peak_bytes=int(best.timeline.peak_bytes.max()),
+        evaluations=sum(answer.evaluations for answer in found) / task.seeds,
+        seconds=seconds,
+    )
+
+
+def _checked_policies(policies: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the policies, each once.
+
+    Raises:
+        UsageError: There is no policy of a name, or no name.
+    """
+    from dplace.policies.policy import POLICIES
+
+    names = [
+        name for word in policies for name in (sorted(POLICIES) if word == ALL_POLICIES else [word])
+    ]
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(
+                f"--policies: no policy {name!r}; there are {', '.join(sorted(POLICIES))}"
+            )
+    if not names:
+        raise UsageError("--policies: expected at least one policy, got none")
+    return tuple(dict.fromkeys(names))
+
+
+def _lost(lost: Lost[Task]) -> ComparedModel:
+    return ComparedModel(model=lost.piece.model, error=lost.reason, exit_code=1)
