@@ -98,7 +98,9 @@ def _range_problems(
             f'tensor "{tensor.name}" of shape {list(tensor.dims)} needs {expected} bytes, its '
             f'entry in "{location}" has {length}'
         )
-    elif offset < 0 or offset + length > size:
+    elif offset < 0:
+        yield f'tensor "{tensor.name}": its offset in "{location}" is {offset}, expected at least 0'
+    elif offset + length > size:
         yield (
             f'external data file "{location}" is too short: tensor "{tensor.name}" ends at byte '
             f"{offset + length}, the file has {size}"

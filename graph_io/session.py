@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from dplace.errors import ModelError
+from dplace.errors import DplaceError, ModelError
 
 __all__ = ["OptLevel", "open_session"]
 
@@ -30,6 +30,7 @@ def open_session(
 
     Raises:
         ModelError: onnxruntime does not take the model.
+        DplaceError: The optimised graph could not be written.
     """
     import onnxruntime
 
@@ -62,6 +63,11 @@ def open_session(
         return onnxruntime.InferenceSession(serialized, options, providers=[provider])
     # onnxruntime's errors share no base below Exception, nor do those of its Python layer.
     except Exception as error:
+        if save_to is not None and "Failed to write" in str(error):
+            raise DplaceError(
+                f"{label}: the optimised graph could not be written to {save_to.parent}: the disk "
+                "is full or the file too large; set TMPDIR to a folder with room"
+            ) from error
         raise ModelError(f"{label}: onnxruntime refuses the model: {_reason(error)}") from error
 
 
