@@ -136,6 +136,9 @@ def place(
     if folder is not None:
         check_target(folder)
     if _is_cost_graph(model, format):
+        if dims or optimize != "auto":
+            option = "--dim" if dims else "--optimize"
+            raise UsageError(f"{option}: {model} is a cost graph, which has its costs already")
         return _place_graph(
             cast("str | Path", model),
             lambda problem: _decide(problem, policy, evaluations, seed, placement),
