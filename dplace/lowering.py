@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.errors import UsageError
 from dplace.problem import Problem
 from dplace.schedule.rank import mean_rank, placed_rank, priority_order
 from dplace.simulator.timeline import Lowered, Timeline
@@ -76,6 +77,15 @@ class Evaluator:
     """Passes of the simulator so far."""
 
     def __init__(self, problem: Problem) -> None:
+        if problem.machine != "native":
+            raise UsageError(
+                f"--machine {problem.machine}: only native is judged so far; give --machine native"
+            )
+        if problem.transfer_s is not None and problem.transfer_s.shape[1:] != (1, 1):
+            raise UsageError(
+                "the graph gives other transfer times for each pair of devices, which the native "
+                "machine does not take; give one time or a size in bytes a value"
+            )
         from dplace.simulator import memory, online, run, tables
 
         self.problem = problem

@@ -48,6 +48,10 @@ class ListSchedule:
         self._read_values()
         self._weight_bytes: list[int] = graph.weight_bytes.tolist()
         self._value_bytes: list[int] = graph.value_bytes.tolist()
+        given = problem.transfer_s
+        self._transfer_s: list[float] = (
+            [0.0] * graph.num_values if given is None else given[:, 0, 0].tolist()
+        )
 
         self.overhead_s = [device.call_overhead_s for device in cluster.devices]
         self._latency_s = (cluster.latency_s + np.array(self.overhead_s)[None, :]).tolist()
@@ -101,6 +105,7 @@ class ListSchedule:
             longest = 0.0
             for value in self.makes[index]:
                 away = (latency_s + self._value_bytes[value] * s_per_byte) / num**2
+                away += self._transfer_s[value] * (num - 1) / num
                 for reader in self._readers[value]:
                     longest = max(longest, away + ranks[reader])
             runs = [time for time in self.seconds[index] if time != np.inf]
@@ -125,6 +130,7 @@ class ListSchedule:
                 at = self.end_s[maker]
                 if source != device:
                     at += self._latency_s[source][device] + size * self._s_per_byte[source][device]
+                    at += self._transfer_s[value]
             ready = max(ready, at)
         return ready
 

@@ -173,14 +173,22 @@ def test_unknown_names_are_refused_with_what_there_is(graph: Path) -> None:
         api.place("model.onnx", cluster="file")
 
 
-def test_a_model_by_the_rules_of_others_gets_an_answer_too(tmp_path: Path) -> None:
+def test_only_the_native_machine_is_judged_so_far(graph: Path, tmp_path: Path) -> None:
     model = SITUATIONS["if_reads_two_outer_values"]().model
-    answer = api.place(
-        model, cluster="2xV100", machine="independent", policy="single", out=tmp_path / "answer"
+    with pytest.raises(UsageError, match="only native is judged so far"):
+        api.place(model, cluster="2xV100", machine="independent", out=tmp_path / "answer")
+    with pytest.raises(UsageError, match="--machine dnn-partitioning: only native"):
+        api.place(graph, cluster="file")  # the format's own rules
+    assert not (tmp_path / "answer").exists()
+
+
+def test_a_transfer_takes_the_time_that_the_file_gives(graph: Path) -> None:
+    graph.write_text(text(diamond(maxSizePerFPGA=2000)))
+    answer = api.simulate(
+        graph,
+        placement=_written(graph.parent, {"1": 0, "2": 1, "3": 1, "4": 1}),
+        cluster="file",
+        machine="native",
     )
-    assert isinstance(answer, GraphAnswer)
-    assert (answer.format, answer.machine, answer.unit) == ("onnx", "independent", "ms")
-    assert sorted(file.name for file in (tmp_path / "answer").iterdir()) == [
-        "placement.json",
-        "timeline.json",
-    ]
+    assert answer.makespan_s == pytest.approx((1 + 0.5 + 2 + 3 + 4) * 1e-3)
+    assert answer.transfers == 1

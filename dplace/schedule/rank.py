@@ -39,6 +39,8 @@ def mean_rank(problem: Problem, tables: "Tables") -> NDArray[np.float64]:
     apart = ~np.eye(num, dtype=np.bool_)
     seconds_per_byte = (1.0 / cluster.bytes_per_s[apart]).sum() / num**2
     value_s = latency_s + problem.graph.value_bytes * seconds_per_byte
+    if problem.transfer_s is not None:
+        value_s = value_s + problem.transfer_s[:, 0, 0] * (num - 1) / num
     return np.asarray(upward(tables, mean_seconds(problem), value_s))
 
 

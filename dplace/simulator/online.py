@@ -102,7 +102,7 @@ def _finish_part(now: float, index: int, tables: Tables, run: Run) -> None:
             value,
             index,
             target_index,
-            values[value]["bytes"],
+            values[value],
             tables.links,
             devices,
             run.channel_free,

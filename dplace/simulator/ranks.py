@@ -63,6 +63,7 @@ def _placed_upward(tables: Tables, placement: NDArray[np.int32], rank: Float) ->
                     away += (
                         devices[target]["overhead"]
                         + link["latency"]
+                        + values[value]["transfer_s"]
                         + values[value]["bytes"] / link["bytes_per_s"]
                     )
                 longest = max(longest, away)
@@ -128,6 +129,7 @@ def _earliest_makespan(
                     if source != target:
                         link = links[source, target]
                         away = link["latency"] + size / link["bytes_per_s"] + host["overhead"]
+                        away += values[value]["transfer_s"]
                         ready[target] = min(ready[target], end[source] + away)
             if values[value]["returns"]:
                 makespan = max(makespan, soonest)

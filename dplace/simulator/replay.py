@@ -126,7 +126,7 @@ def _finish(now: float, index: int, tables: _Tables) -> None:
             value,
             index,
             record["target"],
-            values[value]["bytes"],
+            values[value],
             tables.links,
             tables.devices,
             tables.channel_free,

@@ -182,14 +182,17 @@ def transfer(
     value: int,
     source: int,
     target: int,
-    size: int,
+    content: np.void,
     links: Records,
     devices: Records,
     channel_free: NDArray[np.float64],
     pending: Records,
     record: Records,
 ) -> None:
-    """Queue a transfer on its channels, note it in ``record`` and expect it at its target."""
+    """Queue a transfer on its channels, note it in ``record`` and expect it at its target.
+
+    ``content`` is the VALUE record of ``value``.
+    """
     link = links[source, target]
     first, second = link["channel_a"], link["channel_b"]
     start = now
@@ -197,7 +200,9 @@ def transfer(
         start = max(start, channel_free[first])
     if second >= 0:
         start = max(start, channel_free[second])
-    end = start + (link["latency"] + size / link["bytes_per_s"])
+    end = start + (
+        link["latency"] + content["transfer_s"] + content["bytes"] / link["bytes_per_s"]
+    )
     if first >= 0:
         channel_free[first] = end
     if second >= 0:

@@ -36,7 +36,13 @@ OP = np.dtype(
     align=True,
 )
 VALUE = np.dtype(
-    [("bytes", np.int64), ("consumers", np.int32), ("producer", np.int32), ("returns", np.int32)],
+    [
+        ("bytes", np.int64),
+        ("transfer_s", np.float64),  # what a transfer takes beside latency and bytes
+        ("consumers", np.int32),
+        ("producer", np.int32),
+        ("returns", np.int32),
+    ],
     align=True,
 )
 DEVICE = np.dtype(
@@ -165,6 +171,8 @@ def tabulate(problem: Problem) -> Tables:
     graph = problem.graph
     values = np.zeros(graph.num_values + 1, dtype=VALUE)
     values["bytes"][:-1] = graph.value_bytes
+    if problem.transfer_s is not None:
+        values["transfer_s"][:-1] = problem.transfer_s[:, 0, 0]
     values["consumers"] = graph.consumer_offsets
     values["producer"][:-1] = graph.value_producer
     values["returns"][graph.graph_outputs] = 1
