@@ -200,9 +200,7 @@ def transfer(
         start = max(start, channel_free[first])
     if second >= 0:
         start = max(start, channel_free[second])
-    end = start + (
-        link["latency"] + content["transfer_s"] + content["bytes"] / link["bytes_per_s"]
-    )
+    end = start + (link["latency"] + content["transfer_s"] + content["bytes"] / link["bytes_per_s"])
     if first >= 0:
         channel_free[first] = end
     if second >= 0:
