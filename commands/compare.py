@@ -18,6 +18,7 @@ from dplace.commands.options import (
     Optimize,
     OptLevel,
     Pin,
+    Profile,
     check_model,
     parse_dims,
     parse_pins,
@@ -78,6 +79,7 @@ def compare(
     pin: Pin = None,
     optimize: Optimize = "auto",
     opt_level: OptLevel = "all",
+    profile: Profile = None,
     jobs: Jobs = None,
     json: Json = False,
     csv: Csv = False,
@@ -111,6 +113,7 @@ def compare(
             pins=pins,
             optimize=optimize,
             opt_level=opt_level,
+            profiles=profile or (),
             jobs=jobs,
             progress=progress,
         )

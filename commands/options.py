@@ -25,6 +25,7 @@ __all__ = [
     "Pin",
     "PlanFolder",
     "Policy",
+    "Profile",
     "Seed",
     "check_model",
     "parse_dims",
@@ -142,6 +143,16 @@ Optimize = Annotated[
         help="Which graph is cut: native is what onnxruntime makes of the whole model on this "
         "machine, portable leaves that to the machine that runs the plan, none is the model as "
         "it is; auto is native where the devices are here, else portable.",
+    ),
+]
+Profile = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        show_default=False,
+        help="Measured times that dplace profile -o wrote; looked at before those that it has "
+        "stored; may be given several times.",
     ),
 ]
 OptLevel = Annotated[

@@ -14,6 +14,7 @@ from dplace.commands.options import (
     Out,
     Pin,
     Policy,
+    Profile,
     Seed,
     check_model,
     parse_dims,
@@ -36,6 +37,7 @@ def place(
     pin: Pin = None,
     optimize: Optimize = "auto",
     opt_level: OptLevel = "all",
+    profile: Profile = None,
     format: Format = None,
     machine: Machine = None,
     json: Json = False,
@@ -65,6 +67,7 @@ def place(
         opt_level=opt_level,
         format=format,
         machine=machine,
+        profiles=profile or (),
     )
     warn(answer.warnings)
     if json:

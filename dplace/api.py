@@ -58,6 +58,7 @@ def place(
     opt_level: OptLevel = "all",
     format: None = None,
     machine: None = None,
+    profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
 ) -> PlaceAnswer: ...
 
@@ -78,6 +79,7 @@ def place(
     opt_level: OptLevel = "all",
     format: str | None = None,
     machine: str | None = None,
+    profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
 ) -> PlaceAnswer | GraphAnswer: ...
 
@@ -97,6 +99,7 @@ def place(
     opt_level: OptLevel = "all",
     format: str | None = None,
     machine: str | None = None,
+    profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
 ) -> PlaceAnswer | GraphAnswer:
     """Decide which device runs each op of a model, and write the plan.
@@ -121,6 +124,8 @@ def place(
         format: The format of a cost graph; None tells it by the content.
         machine: The rules to judge by; None takes ``native`` for a model, and for a cost graph
             those of its format.
+        profiles: Files of measured times (``dplace profile``) to look at before those in the
+            user's data folder.
         placement: Decides instead of a policy: from a Problem to the device of each op.
 
     Raises:
@@ -136,8 +141,8 @@ def place(
     if folder is not None:
         check_target(folder)
     if _is_cost_graph(model, format):
-        if dims or optimize != "auto":
-            option = "--dim" if dims else "--optimize"
+        if dims or optimize != "auto" or profiles:
+            option = "--dim" if dims else "--profile" if profiles else "--optimize"
             raise UsageError(f"{option}: {model} is a cost graph, which has its costs already")
         return _place_graph(
             cast("str | Path", model),
@@ -158,6 +163,7 @@ def place(
         opt_level=opt_level,
         objective=goal,
         machine=rules or "native",
+        profiles=profiles,
     ) as made:
         answer = _decide(made.problem, policy, evaluations, seed, placement)
         if made.problem.machine != "native":

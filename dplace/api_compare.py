@@ -50,6 +50,7 @@ class Task:
     pins: tuple[str | tuple[str, str], ...]
     optimize: Literal["auto", "native", "portable", "none"]
     opt_level: OptLevel
+    profiles: tuple[str | Path, ...]
 
 
 def compare(
@@ -66,6 +67,7 @@ def compare(
     pins: Sequence[str | tuple[str, str]] = (),
     optimize: Literal["auto", "native", "portable", "none"] = "auto",
     opt_level: OptLevel = "all",
+    profiles: Sequence[str | Path] = (),
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -84,10 +86,11 @@ def compare(
         format: The format of cost graphs; None tells it by the content.
         evaluations: How many placements a policy may simulate; None takes a number that fits.
         seeds: Each policy decides that often, with seeds 0, 1, and so on.
-        dims: As for ``place``, as are the next three.
+        dims: As for ``place``, as are the next four.
         pins: ``PATTERN=DEVICE``.
         optimize: Which graph is placed.
         opt_level: onnxruntime's level that a whole model is optimised at.
+        profiles: Files of measured times.
         jobs: How many models at once; None takes one for each core.
         progress: Called before each decision; see ``Progress``.
 
@@ -117,6 +120,7 @@ def compare(
             pins=tuple(pins),
             optimize=optimize,
             opt_level=opt_level,
+            profiles=tuple(profiles),
         )
         for model in models
     ]
@@ -191,6 +195,7 @@ def _problem(task: Task) -> Iterator[tuple[Problem, CostGraph | None, tuple[str,
         opt_level=task.opt_level,
         objective=checked_objective(task.objective),
         machine=checked_machine(task.machine) or "native",
+        profiles=task.profiles,
     ) as made:
         yield made.problem, None, made.warnings
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dplace.plan.records import Plan
     from dplace.policies.policy import Answer
     from dplace.problem import Machine, Objective, Problem
+    from dplace.profiles.costs import Costs
     from dplace.report.answer import PlaceAnswer
 
 __all__ = [
@@ -47,6 +48,8 @@ class ModelProblem:
     optimised: OptimisedModel
     dims: dict[str, int]
     """Size that each dynamic dimension is planned for."""
+    measured_share: float
+    """Fraction of the time on one device that is measured, not modelled."""
     warnings: tuple[str, ...]
     """Sentences on what was assumed, one for each thing."""
 
@@ -136,8 +139,12 @@ def model_problem(
     opt_level: OptLevel,
     objective: Objective = "latency",
     machine: Machine = "native",
+    profiles: Sequence[str | Path] = (),
 ) -> Iterator[ModelProblem]:
     """Yield the problem of placing a model; what lies on disk for it goes with the context.
+
+    Args:
+        profiles: Files of measured times to look at before those in the user's data folder.
 
     Raises:
         InputError: The model, the cluster, a dimension or a pin cannot be used.
@@ -145,6 +152,7 @@ def model_problem(
     """
     from dplace.graph_io.read import read_model
     from dplace.profiles import read_cluster
+    from dplace.profiles.costs import known_costs
 
     if cluster == "file":
         raise UsageError("--cluster file: only a cost graph describes devices; name a cluster")
@@ -160,37 +168,36 @@ def model_problem(
             scratch=Path(scratch),
             provider=hardware.devices[0].provider if mode == "native" else CPU,
         )
-        problem = _problem(placeable, optimised, hardware, pins, objective, machine)
+        files = [Path(file) for file in profiles]
+        costs = known_costs(placeable, optimised, hardware, files=files, dims=sizes)
         yield ModelProblem(
-            problem=problem,
+            problem=_problem(placeable, optimised, costs, pins, objective, machine),
             placeable=placeable,
             optimised=optimised,
             dims=sizes,
-            warnings=tuple(warnings),
+            measured_share=costs.share,
+            warnings=(*warnings, *costs.warnings),
         )
 
 
 def _problem(
     placeable: PlaceableModel,
     optimised: OptimisedModel,
-    cluster: Cluster,
+    costs: Costs,
     pins: Sequence[str | tuple[str, str]],
     objective: Objective,
     machine: Machine,
 ) -> Problem:
-    import numpy as np
-
     from dplace.graph_io.pins import resolve_pins
     from dplace.problem import Problem
-    from dplace.profiles import modelled_seconds
 
-    seconds = modelled_seconds(placeable.graph, cluster)
+    cluster = costs.cluster
     pairs = [pin_pair(pin) if isinstance(pin, str) else pin for pin in pins]
     return Problem(
         graph=placeable.graph,
         cluster=cluster,
-        seconds=seconds,
-        measured=np.zeros(seconds.shape, dtype=bool),
+        seconds=costs.seconds,
+        measured=costs.measured,
         pins=resolve_pins(
             pairs, original=optimised.original.ir.graph, placeable=placeable, cluster=cluster
         ),
@@ -245,6 +252,7 @@ def plan_answer(made: ModelProblem, answer: Answer, folder: Path | None) -> Plac
         transfer_bytes=int(problem.graph.value_bytes[lowered.transfer_value].sum()),
         scores=answer.scores,
         evaluations=answer.evaluations,
+        measured_share=made.measured_share,
         warnings=made.warnings,
     )
 

@@ -24,6 +24,8 @@ class PlaceAnswer:
     """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
     evaluations: int
     """Placements that were simulated."""
+    measured_share: float = 0.0
+    """Fraction of the predicted time on one device that is measured; the rest is modelled."""
     warnings: tuple[str, ...] = ()
     """Sentences on what was assumed, one for each thing."""
 
@@ -53,6 +55,7 @@ class PlaceAnswer:
             "parts": len(plan.parts),
             "scores": dict(self.scores),
             "evaluations": self.evaluations,
+            "measured_share": self.measured_share,
             "warnings": list(self.warnings),
             "plan": None if self.out is None else str(self.out),
         }

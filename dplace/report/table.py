@@ -20,6 +20,7 @@ def place_table(answer: PlaceAnswer) -> RenderableType:
     plan = answer.plan
     lines = [
         *plan_facts(plan, answer.transfers, answer.transfer_bytes),
+        ("Times", times_text(answer.measured_share)),
         ("Policy", policy_text(answer)),
     ]
     if answer.out is None:
@@ -109,6 +110,18 @@ def policy_text(answer: PlaceAnswer) -> str:
     scores = ", ".join(f"{name} {time_text(score)}" for name, score in answer.scores.items())
     tried = f"; {scores}" if scores else ""
     return f"{answer.plan.policy} after {answer.evaluations} evaluations{tried}"
+
+
+def times_text(share: float) -> str:
+    """Return in words how much of the predicted time was measured.
+
+    >>> times_text(0.0), times_text(0.874), times_text(1.0)
+    ('modelled; dplace profile measures them', '87 % measured, 13 % modelled', 'measured')
+    """
+    percent = round(share * 100)
+    if percent == 0:
+        return "modelled; dplace profile measures them"
+    return "measured" if percent == 100 else f"{percent} % measured, {100 - percent} % modelled"
 
 
 def next_text(answer: PlaceAnswer) -> str:

@@ -84,6 +84,7 @@ def test_defaults(dplace: Dplace, record: Record) -> None:
         "pins": (),
         "optimize": "auto",
         "opt_level": "all",
+        "profiles": (),
         "jobs": None,
         "progress": None,
     }
@@ -95,7 +96,7 @@ def test_every_option_arrives(dplace: Dplace, record: Record) -> None:
         *("compare", "a", "--cluster", "file", "--policies", "heft, auto,", "--seeds", "3"),
         *("--objective", "throughput", "--machine", "baechi", "--format", "doppler"),
         *("--evaluations", "9", "--dim", "n=2", "--pin", "x=gpu:0", "--jobs", "4", "--json"),
-        *("--optimize", "none", "--opt-level", "basic"),
+        *("--optimize", "none", "--opt-level", "basic", "--profile", "a.json"),
     )
     assert calls[0][1] == {
         "cluster": "file",
@@ -109,6 +110,7 @@ def test_every_option_arrives(dplace: Dplace, record: Record) -> None:
         "pins": (("x", "gpu:0"),),
         "optimize": "none",
         "opt_level": "basic",
+        "profiles": [Path("a.json")],
         "jobs": 4,
         "progress": None,
     }

@@ -39,6 +39,7 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
         "opt_level": "all",
         "format": None,
         "machine": None,
+        "profiles": (),
     }
     assert calls == [(("m.onnx",), expected)]
 
@@ -50,6 +51,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         *("--dim", "batch=8", "--dim", "a=b=2", "--pin", "x*=gpu:1", "--pin", "y=gpu:0"),
         *("--optimize", "portable", "--opt-level", "basic", "--json"),
         *("--format", "moirai", "--machine", "baechi"),
+        *("--profile", "a.json", "--profile", "b.json"),
     )
     expected: dict[str, object] = {
         "cluster": "4xV100@nvlink",
@@ -64,6 +66,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         "opt_level": "basic",
         "format": "moirai",
         "machine": "baechi",
+        "profiles": [Path("a.json"), Path("b.json")],
     }
     assert calls == [(("-",), expected)]
 
@@ -88,6 +91,7 @@ One device  the best takes 16.00 ms
 Bound       no placement takes less than 8.000 ms
 Transfers   1, 4.1 kB in all
 Parts       2
+Times       25 % measured, 75 % modelled
 Policy      auto after 120 evaluations; single 16.00 ms, heft 11.20 ms
 Plan        out/plan
 Next        dplace run out/plan
@@ -127,6 +131,7 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
         "parts": 2,
         "scores": {"single": 0.016, "heft": 0.0112},
         "evaluations": 120,
+        "measured_share": 0.25,
         "warnings": ["batch is taken as 1"],
         "plan": "out/plan",
     }

@@ -90,6 +90,7 @@ def placed(**changes: Any) -> PlaceAnswer:
         transfer_bytes=4096,
         scores={"single": 0.016, "heft": 0.0112},
         evaluations=120,
+        measured_share=0.25,
         warnings=("batch is taken as 1",),
     )
     return dataclasses.replace(made, **changes)

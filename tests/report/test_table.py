@@ -43,6 +43,7 @@ One device  the best takes 16.00 ms
 Bound       no placement takes less than 8.000 ms
 Transfers   1, 4.1 kB in all
 Parts       2
+Times       25 % measured, 75 % modelled
 Policy      auto after 120 evaluations; single 16.00 ms, heft 11.20 ms
 Plan        out/plan
 Next        dplace run out/plan"""

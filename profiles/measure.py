@@ -1,0 +1,302 @@
+"""Measure every op of a model: whole runs under onnxruntime's profiler, beside runs without.
+
+The profiler adds to what it measures: a few microseconds within the time of each node, and more
+between nodes. Plain runs tell what a call takes without it, and predictions are of calls, so what
+the profiler adds is taken out such that the times of the ops and the overhead of the call are the
+time of a plain call. Both kinds of run take turns, so that a busy machine is busy for both; and
+as other processes only ever add time, the quickest quarter of the runs is what counts.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import ModelError
+from dplace.profiles.measured_graph import MeasuredGraph
+from dplace.profiles.ort_profile import NodeEvents, read_node_events
+from dplace.runtime.devices import RunDevice, session_options
+from dplace.runtime.reason import reason
+from dplace.runtime.values import Value, hold
+
+__all__ = ["Effort", "OpTimes", "measure_ops", "pinned", "quickest", "spread"]
+
+WARMUP = 3
+MAX_EVENTS = 100_000
+"""In one profile: each takes a kilobyte of the file; above a million, onnxruntime drops them."""
+LEAST_RUNS = 4
+LEAST_S = 2e-7
+"""No node takes less: onnxruntime has to step over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """When to stop: at the confidence wanted or at the limit, whichever comes first."""
+
+    relative_error: float = 0.01
+    """Standard error of a call's median, as a fraction of it."""
+    min_runs: int = 32
+    max_runs: int = 400
+    least_s: float = 1.0
+    """Seconds to measure at least, so that a busy machine has time for a quiet moment."""
+    limit_s: float = 20.0
+    """Seconds after which no further run starts, the first few aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpTimes:
+    """What a model's ops take."""
+
+    seconds: NDArray[np.float64]
+    """Shape ``(num_ops,)``; NaN for an op that has no node that ran."""
+    relative_error: NDArray[np.float64]
+    """Shape ``(num_ops,)``: standard error of the op's time, as a fraction of it."""
+    runs: int
+    """Runs under the profiler, the first few aside."""
+    call_s: float
+    """A plain call of the whole model, in seconds."""
+    profiled_call_s: float
+    """The same with the profiler."""
+    event_s: float
+    """What the profiler added to each node, in seconds."""
+    relative_call_error: float
+    """Standard error of ``call_s``, as a fraction of it."""
+
+
+def measure_ops(
+    graph: MeasuredGraph,
+    feeds: Mapping[str, Value],
+    *,
+    num_ops: int,
+    device: RunDevice,
+    fixed_shapes: bool,
+    folder: Path,
+    effort: Effort | None = None,
+) -> OpTimes:
+    """Run the model and return what its ops take on ``device``.
+
+    Args:
+        feeds: A value for each input.
+        fixed_shapes: Whether all inputs have fixed shapes, so that memory is planned once.
+        folder: Takes the profiler's file.
+
+    Raises:
+        ModelError: The model does not run on these inputs.
+        InputError: onnxruntime wrote a profile that cannot be read.
+    """
+    effort = effort or Effort()
+    held = {name: value for name, (value, _) in _held(graph, feeds).items() if value is not None}
+    with pinned(device.core):
+        plain = _session(graph.path, device, fixed_shapes, None)
+        traced = _session(graph.path, device, fixed_shapes, folder / "profile")
+        outputs = list(graph.outputs)
+        calls: list[list[float]] = [[], []]
+        started_s = time.perf_counter()
+        max_runs = max(LEAST_RUNS, min(effort.max_runs, MAX_EVENTS // max(1, len(graph.node_ops))))
+        try:
+            for _ in range(WARMUP):
+                for session in (plain, traced):
+                    session.run_with_ort_values(held, outputs, None)
+            while len(calls[0]) < max_runs and not _is_enough(calls, started_s, effort):
+                for session, seconds in zip((plain, traced), calls, strict=True):
+                    seconds.append(_timed(session, held, outputs))
+        # onnxruntime's errors share no base below Exception.
+        except Exception as error:
+            raise ModelError(f"the model does not run on these inputs: {reason(error)}") from error
+        overhead_s = _empty_call_s(device)
+    file = Path(traced.end_profiling())
+    try:
+        events = read_node_events(file, graph.node_ops)
+    finally:
+        file.unlink(missing_ok=True)
+    return _op_times(graph, events, num_ops, np.array(calls[0]), np.array(calls[1]), overhead_s)
+
+
+def _held(graph: MeasuredGraph, feeds: Mapping[str, Value]) -> dict[str, tuple[Any, object]]:
+    return {name: hold(feeds[name]) for name in graph.inputs if name in feeds}
+
+
+@contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Keep this thread on a core meanwhile."""
+    if core is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _session(
+    model: Path | bytes, device: RunDevice, fixed_shapes: bool, prefix: Path | None
+) -> Any:
+    """Return a native session that runs the graph as it is, with the profiler if told where."""
+    import onnxruntime
+
+    options = session_options("none", fixed_shapes=fixed_shapes)
+    if prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(prefix)
+    source = os.fspath(model) if isinstance(model, Path) else model
+    try:
+        session = onnxruntime.InferenceSession(
+            source, options, providers=device.providers, enable_fallback=0
+        )
+    # onnxruntime's errors share no base below Exception.
+    except Exception as error:
+        raise ModelError(f"onnxruntime refuses the model: {reason(error)}") from error
+    return session._sess
+
+
+def _timed(session: Any, held: Mapping[str, Any], outputs: list[str]) -> float:
+    start_s = time.perf_counter()
+    # The result is kept until the clock has stopped: freeing it is the caller's time.
+    results = session.run_with_ort_values(held, outputs, None)
+    seconds = time.perf_counter() - start_s
+    del results
+    return seconds
+
+
+def _empty_call_s(device: RunDevice) -> float:
+    """Return what a call of a model with next to no work takes."""
+    from dplace.runtime.devices import TRIAL_MODEL
+
+    session = _session(TRIAL_MODEL, device, True, None)
+    held = {"x": hold(np.zeros(1, np.float32))[0]}
+    calls = np.array([_timed(session, held, ["y"]) for _ in range(300)])
+    return float(np.median(calls[quickest(calls)])) - LEAST_S
+
+
+def _is_enough(calls: list[list[float]], started_s: float, effort: Effort) -> bool:
+    runs, passed_s = len(calls[0]), time.perf_counter() - started_s
+    if runs < LEAST_RUNS:
+        return False
+    if passed_s > effort.limit_s:
+        return True
+    if runs < effort.min_runs or passed_s < effort.least_s:
+        return False
+    return all(spread(np.array(seconds))[1] < effort.relative_error for seconds in calls)
+
+
+def quickest(seconds: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the indices of the quickest quarter of the runs, at least four, in order.
+
+    >>> quickest(np.array([3.0, 1.0, 2.0, 9.0, 2.5])).tolist()
+    [0, 1, 2, 4]
+    """
+    kept = np.argsort(seconds, kind="stable")[: max(4, len(seconds) // 4)]
+    return np.sort(kept)
+
+
+def spread(seconds: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median of the quickest quarter, and its standard error as a fraction of it.
+
+    The deviation is taken from the half range between quartiles, which outliers do not move; a
+    median's standard error is 1.25 times a mean's.
+    """
+    kept = seconds[quickest(seconds)]
+    low, middle, high = np.quantile(kept, [0.25, 0.5, 0.75])
+    error = 1.2533 * (high - low) / 1.349 / np.sqrt(len(kept))
+    return float(middle), float(error / middle) if middle > 0 else 0.0
+
+
+def _op_times(
+    graph: MeasuredGraph,
+    events: Mapping[str, NodeEvents],
+    num_ops: int,
+    plain_s: NDArray[np.float64],
+    profiled_s: NDArray[np.float64],
+    overhead_s: float,
+) -> OpTimes:
+    """Take out what the profiler added, and spread the nodes' times over the ops."""
+    call_s, call_error = spread(plain_s)
+    profiled_call_s, _ = spread(profiled_s)
+    kept = quickest(profiled_s)
+    names = list(events)
+    measured = np.empty(len(names))
+    errors = np.empty(len(names))
+    inner = np.empty(len(names))
+    for index, name in enumerate(names):
+        event = events[name]
+        # The runs before the timed ones have events too; a full file lacks some of the last.
+        found = event.seconds[-len(profiled_s) :]
+        chosen = found[kept[kept < len(found)]] if len(found) > 1 else found
+        measured[index], errors[index] = _middle(chosen)
+        inner[index] = float(np.median(event.inner))
+    num_events = len(names) + inner.sum()
+    event_s = max(0.0, (profiled_call_s - call_s) / max(1.0, num_events))
+    node_s = _net(measured, inner, event_s, max(call_s - overhead_s, LEAST_S * len(names)))
+    seconds = np.zeros(num_ops)
+    variance = np.zeros(num_ops)
+    seen = np.zeros(num_ops, dtype=bool)
+    for index, name in enumerate(names):
+        ops = list(graph.node_ops[name])
+        seen[ops] = True
+        seconds[ops] += node_s[index] / len(ops)
+        variance[ops] += (errors[index] / len(ops)) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(seconds > 0, np.sqrt(variance) / seconds, 0.0)
+    seconds[~seen] = np.nan
+    return OpTimes(
+        seconds=seconds,
+        relative_error=relative,
+        runs=len(profiled_s),
+        call_s=call_s,
+        profiled_call_s=profiled_call_s,
+        event_s=event_s,
+        relative_call_error=call_error,
+    )
+
+
+def _middle(seconds: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean of the middle half and its standard error, in seconds.
+
+    A median would be a whole number of microseconds, as the profiler writes them.
+    """
+    ordered = np.sort(seconds)
+    cut = len(ordered) // 4
+    middle = ordered[cut : len(ordered) - cut]
+    if len(ordered) < 4:
+        return float(middle.mean()), 0.0
+    deviation = (ordered[-cut - 1] - ordered[cut]) / 1.349
+    return float(middle.mean()), float(1.2533 * deviation / np.sqrt(len(ordered)))
+
+
+def _net(
+    measured: NDArray[np.float64], inner: NDArray[np.float64], event_s: float, total_s: float
+) -> NDArray[np.float64]:
+    """Return the nodes' times without the profiler's part, such that their sum is ``total_s``.
+
+    The whole of ``event_s`` for each inner event lies within its node; of a node's own event only
+    a part does, the same for all. That part is what makes the sum right; where no part of it
+    does, as on a busy machine, the rest is taken in proportion.
+    """
+
+    def net(own_s: float) -> NDArray[np.float64]:
+        return np.maximum(measured - inner * event_s - own_s, LEAST_S)
+
+    own_s = _root(lambda own_s: float(net(own_s).sum()) - total_s, 0.0, event_s)
+    node_s = net(own_s)
+    scaled: NDArray[np.float64] = node_s * (total_s / node_s.sum())
+    return scaled
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a falling function is 0, or the end of the range that is nearest to it."""
+    if excess(low) <= 0:
+        return low
+    if excess(high) >= 0:
+        return high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return (low + high) / 2

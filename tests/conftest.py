@@ -1,0 +1,24 @@
+"""What holds for every test: the user's own data folder is neither read nor written."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_user_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep fixtures that outlive a test away from the user's profiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPLACE_HOME", str(tmp_path_factory.getbasetemp() / "no-home"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_user_folder(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Give each test a data folder of its own, which does not exist until it is written to."""
+    name = f"home-{abs(hash(request.node.nodeid))}"
+    monkeypatch.setenv("DPLACE_HOME", str(tmp_path_factory.getbasetemp() / name))
