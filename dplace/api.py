@@ -282,7 +282,8 @@ def simulate(
     from dplace.report.answer import SimulateAnswer
 
     folder = Path(plan)
-    if (folder / PLACEMENT_FILE).is_file() and not (folder / PLAN_FILE).exists():
+    is_plan = (folder / PLAN_FILE).exists() or (folder / "parts").exists()
+    if (folder / PLACEMENT_FILE).is_file() and not is_plan:
         raise UsageError(
             f"{folder}: holds a placement and no plan; give its graph as well: dplace simulate "
             f"GRAPH --placement {folder} --cluster CLUSTER"
