@@ -12,6 +12,7 @@ from dplace.commands.doctor import doctor
 from dplace.commands.generate import generate
 from dplace.commands.inspect_model import inspect_model
 from dplace.commands.place import place
+from dplace.commands.profile import profile
 from dplace.commands.run import run
 from dplace.commands.simulate import simulate
 from dplace.commands.terminal import say, write
@@ -32,6 +33,7 @@ app.command("place")(place)
 app.command("run")(run)
 app.command("simulate")(simulate)
 app.command("compare")(compare)
+app.command("profile")(profile)
 app.command("inspect")(inspect_model)
 app.command("generate")(generate)
 app.command("doctor")(doctor)

@@ -15,6 +15,7 @@ __all__ = [
     "Dim",
     "Evaluations",
     "Format",
+    "Inputs",
     "Json",
     "Machine",
     "Model",
@@ -113,6 +114,15 @@ Dim = Annotated[
         metavar="NAME=N",
         show_default=False,
         help="Size of a dynamic dimension; may be given several times. Without it, 1.",
+    ),
+]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        show_default=False,
+        help="An .npz file with arrays by input name; inputs that it lacks are drawn.",
     ),
 ]
 Pin = Annotated[

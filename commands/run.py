@@ -6,21 +6,12 @@ from typing import Annotated
 
 import typer
 
-from dplace.commands.options import Dim, Json, PlanFolder, Seed, check_model, parse_dims
+from dplace.commands.options import Dim, Inputs, Json, PlanFolder, Seed, check_model, parse_dims
 from dplace.commands.terminal import warn, write_json, write_table
 from dplace.errors import DplaceError
 
 __all__ = ["run"]
 
-Inputs = Annotated[
-    Path | None,
-    typer.Option(
-        "--inputs",
-        metavar="FILE",
-        show_default=False,
-        help="An .npz file with arrays by input name; inputs that it lacks are drawn.",
-    ),
-]
 Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs that are timed.")]
 Warmup = Annotated[
     int, typer.Option("--warmup", metavar="N", min=0, help="Runs before that are not timed.")

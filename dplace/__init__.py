@@ -24,6 +24,8 @@ __all__ = [
     "generate",
     "inspect",
     "place",
+    "profile",
+    "profile_links",
     "run",
     "simulate",
 ]
@@ -33,7 +35,18 @@ __version__ = version("dplace")
 _HOMES = {
     "PlacedSession": "dplace.runtime",
     **dict.fromkeys(
-        ("compare", "doctor", "generate", "inspect", "place", "run", "simulate"), "dplace.api"
+        (
+            "compare",
+            "doctor",
+            "generate",
+            "inspect",
+            "place",
+            "profile",
+            "profile_links",
+            "run",
+            "simulate",
+        ),
+        "dplace.api",
     ),
 }
 

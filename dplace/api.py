@@ -1,8 +1,8 @@
-"""The road of one model as functions: place, simulate, compare, run, inspect, generate, doctor.
+"""The road of one model as functions: place, simulate, compare, profile, run, inspect and others.
 
 This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_graph.py (graphs
-with given costs) and api_compare.py, the only modules beside the command line that know all
-rooms. Whatever takes long to import is imported by the function that needs it.
+with given costs), api_compare.py and api_profile.py, the only modules beside the command line that
+know all rooms. Whatever takes long to import is imported by the function that needs it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dplace.api_graph import (
     simulate_graph,
 )
 from dplace.api_model import model_problem, plan_answer, prepare
+from dplace.api_profile import profile, profile_links
 from dplace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,17 @@ if TYPE_CHECKING:
     from dplace.report.model_summary import ModelSummary
     from dplace.runtime.report import RunReport
 
-__all__ = ["compare", "doctor", "generate", "inspect", "place", "run", "simulate"]
+__all__ = [
+    "compare",
+    "doctor",
+    "generate",
+    "inspect",
+    "place",
+    "profile",
+    "profile_links",
+    "run",
+    "simulate",
+]
 
 
 @overload

@@ -3,8 +3,10 @@
 The profiler adds to what it measures: a few microseconds within the time of each node, and more
 between nodes. Plain runs tell what a call takes without it, and predictions are of calls, so what
 the profiler adds is taken out such that the times of the ops and the overhead of the call are the
-time of a plain call. Both kinds of run take turns, so that a busy machine is busy for both; and
-as other processes only ever add time, the quickest quarter of the runs is what counts.
+time of a plain call. Both kinds of run take turns, so that a busy machine is busy for both.
+
+What counts are runs during which the core was its own (``probe.py``), and of these the quicker
+half, for whatever else a machine does only ever adds time.
 """
 
 import os
@@ -21,16 +23,27 @@ from numpy.typing import NDArray
 from dplace.errors import ModelError
 from dplace.profiles.measured_graph import MeasuredGraph
 from dplace.profiles.ort_profile import NodeEvents, read_node_events
+from dplace.profiles.probe import SpeedProbe, undisturbed
 from dplace.runtime.devices import RunDevice, session_options
 from dplace.runtime.reason import reason
 from dplace.runtime.values import Value, hold
 
-__all__ = ["Effort", "OpTimes", "measure_ops", "pinned", "quickest", "spread"]
+__all__ = [
+    "Effort",
+    "OpTimes",
+    "empty_call_s",
+    "measure_ops",
+    "pinned",
+    "plain_call",
+    "quickest",
+    "spread",
+]
 
 WARMUP = 3
 MAX_EVENTS = 100_000
 """In one profile: each takes a kilobyte of the file; above a million, onnxruntime drops them."""
 LEAST_RUNS = 4
+_CPU_DEVICE = RunDevice(name="CPU", provider="CPUExecutionProvider", index=0, core=None)
 LEAST_S = 2e-7
 """No node takes less: onnxruntime has to step over it."""
 
@@ -41,10 +54,9 @@ class Effort:
 
     relative_error: float = 0.01
     """Standard error of a call's median, as a fraction of it."""
-    min_runs: int = 32
-    max_runs: int = 400
-    least_s: float = 1.0
-    """Seconds to measure at least, so that a busy machine has time for a quiet moment."""
+    min_runs: int = 24
+    """Undisturbed ones."""
+    max_runs: int = 600
     limit_s: float = 20.0
     """Seconds after which no further run starts, the first few aside."""
 
@@ -58,7 +70,7 @@ class OpTimes:
     relative_error: NDArray[np.float64]
     """Shape ``(num_ops,)``: standard error of the op's time, as a fraction of it."""
     runs: int
-    """Runs under the profiler, the first few aside."""
+    """Runs under the profiler that count."""
     call_s: float
     """A plain call of the whole model, in seconds."""
     profiled_call_s: float
@@ -96,26 +108,26 @@ def measure_ops(
         plain = _session(graph.path, device, fixed_shapes, None)
         traced = _session(graph.path, device, fixed_shapes, folder / "profile")
         outputs = list(graph.outputs)
-        calls: list[list[float]] = [[], []]
-        started_s = time.perf_counter()
+        log = RunLog()
         max_runs = max(LEAST_RUNS, min(effort.max_runs, MAX_EVENTS // max(1, len(graph.node_ops))))
         try:
             for _ in range(WARMUP):
                 for session in (plain, traced):
                     session.run_with_ort_values(held, outputs, None)
-            while len(calls[0]) < max_runs and not _is_enough(calls, started_s, effort):
-                for session, seconds in zip((plain, traced), calls, strict=True):
-                    seconds.append(_timed(session, held, outputs))
+            while len(log.plain_s) < max_runs and not log.is_enough(effort):
+                log.plain_s.append(_timed(plain, held, outputs))
+                log.traced_s.append(_timed(traced, held, outputs))
+                log.take_probe()
         # onnxruntime's errors share no base below Exception.
         except Exception as error:
             raise ModelError(f"the model does not run on these inputs: {reason(error)}") from error
-        overhead_s = _empty_call_s(device)
+        overhead_s = empty_call_s(device)
     file = Path(traced.end_profiling())
     try:
         events = read_node_events(file, graph.node_ops)
     finally:
         file.unlink(missing_ok=True)
-    return _op_times(graph, events, num_ops, np.array(calls[0]), np.array(calls[1]), overhead_s)
+    return _op_times(graph, events, num_ops, log, overhead_s)
 
 
 def _held(graph: MeasuredGraph, feeds: Mapping[str, Value]) -> dict[str, tuple[Any, object]]:
@@ -166,39 +178,77 @@ def _timed(session: Any, held: Mapping[str, Any], outputs: list[str]) -> float:
     return seconds
 
 
-def _empty_call_s(device: RunDevice) -> float:
-    """Return what a call of a model with next to no work takes."""
+def plain_call(model: Path, feeds: Mapping[str, Value]) -> Callable[[], object]:
+    """Return a function that runs a model file on the CPU, as it is and beside no runtime."""
+    session = _session(model, _CPU_DEVICE, True, None)
+    outputs = [output.name for output in session.outputs_meta]
+    held = {name: hold(value) for name, value in feeds.items()}
+    native = {name: value for name, (value, _) in held.items()}
+
+    def call() -> object:
+        # Named, so that the arrays live as long as the function does.
+        return session.run_with_ort_values(native, outputs, None), held
+
+    return call
+
+
+def empty_call_s(device: RunDevice | None = None) -> float:
+    """Return what a call of a model with next to no work takes, in seconds."""
     from dplace.runtime.devices import TRIAL_MODEL
 
-    session = _session(TRIAL_MODEL, device, True, None)
-    held = {"x": hold(np.zeros(1, np.float32))[0]}
+    session = _session(TRIAL_MODEL, device or _CPU_DEVICE, True, None)
+    array = np.zeros(1, np.float32)  # onnxruntime reads its memory
+    held = {"x": hold(array)[0]}
     calls = np.array([_timed(session, held, ["y"]) for _ in range(300)])
-    return float(np.median(calls[quickest(calls)])) - LEAST_S
+    return max(float(np.median(calls[quickest(calls)])) - LEAST_S, 0.0)
 
 
-def _is_enough(calls: list[list[float]], started_s: float, effort: Effort) -> bool:
-    runs, passed_s = len(calls[0]), time.perf_counter() - started_s
-    if runs < LEAST_RUNS:
-        return False
-    if passed_s > effort.limit_s:
-        return True
-    if runs < effort.min_runs or passed_s < effort.least_s:
-        return False
-    return all(spread(np.array(seconds))[1] < effort.relative_error for seconds in calls)
+class RunLog:
+    """What the runs took, plain and under the profiler by turns, with probes between."""
+
+    def __init__(self) -> None:
+        self.plain_s: list[float] = []
+        self.traced_s: list[float] = []
+        self._probe = SpeedProbe()
+        self._probes_s = [self._probe.take()]
+        self._started_s = time.perf_counter()
+
+    def take_probe(self) -> None:
+        """Look how quick the core is; to be called after each pair of runs."""
+        self._probes_s.append(self._probe.take())
+
+    def kept(self) -> NDArray[np.intp]:
+        """Return the numbers of the pairs during which the core was its own."""
+        before, after = np.array(self._probes_s[:-1]), np.array(self._probes_s[1:])
+        return undisturbed(np.stack([before, after], axis=1))
+
+    def is_enough(self, effort: Effort) -> bool:
+        """Return whether the calls' times are sure, or it takes too long."""
+        runs = len(self.plain_s)
+        if runs < LEAST_RUNS:
+            return False
+        if time.perf_counter() - self._started_s > effort.limit_s:
+            return True
+        if runs < effort.min_runs or len(kept := self.kept()) < effort.min_runs:
+            return False
+        return all(
+            spread(np.array(seconds)[kept])[1] < effort.relative_error
+            for seconds in (self.plain_s, self.traced_s)
+        )
 
 
 def quickest(seconds: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the indices of the quickest quarter of the runs, at least four, in order.
+    """Return the indices of the quicker half of the runs, in order.
 
     >>> quickest(np.array([3.0, 1.0, 2.0, 9.0, 2.5])).tolist()
-    [0, 1, 2, 4]
+    [1, 2, 4]
     """
-    kept = np.argsort(seconds, kind="stable")[: max(4, len(seconds) // 4)]
+    kept = np.argsort(seconds, kind="stable")[: (len(seconds) + 1) // 2]
     return np.sort(kept)
 
 
 def spread(seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of the quickest quarter, and its standard error as a fraction of it.
+    """Return the median of the quicker half, and its standard error as a fraction of it.
 
     The deviation is taken from the half range between quartiles, which outliers do not move; a
     median's standard error is 1.25 times a mean's.
@@ -213,14 +263,15 @@ def _op_times(
     graph: MeasuredGraph,
     events: Mapping[str, NodeEvents],
     num_ops: int,
-    plain_s: NDArray[np.float64],
-    profiled_s: NDArray[np.float64],
+    log: RunLog,
     overhead_s: float,
 ) -> OpTimes:
     """Take out what the profiler added, and spread the nodes' times over the ops."""
-    call_s, call_error = spread(plain_s)
-    profiled_call_s, _ = spread(profiled_s)
-    kept = quickest(profiled_s)
+    kept = log.kept()
+    profiled_s = np.array(log.traced_s)
+    call_s, call_error = spread(np.array(log.plain_s)[kept])
+    profiled_call_s, _ = spread(profiled_s[kept])
+    kept = kept[quickest(profiled_s[kept])]
     names = list(events)
     measured = np.empty(len(names))
     errors = np.empty(len(names))
@@ -249,7 +300,7 @@ def _op_times(
     return OpTimes(
         seconds=seconds,
         relative_error=relative,
-        runs=len(profiled_s),
+        runs=len(kept),
         call_s=call_s,
         profiled_call_s=profiled_call_s,
         event_s=event_s,

@@ -116,11 +116,11 @@ def times_text(share: float) -> str:
     """Return in words how much of the predicted time was measured.
 
     >>> times_text(0.0), times_text(0.874), times_text(1.0)
-    ('modelled by the roofline', '87 % measured, 13 % modelled', 'measured')
+    ('modelled; dplace profile measures them', '87 % measured, 13 % modelled', 'measured')
     """
     percent = round(share * 100)
     if percent == 0:
-        return "modelled by the roofline"
+        return "modelled; dplace profile measures them"
     return "measured" if percent == 100 else f"{percent} % measured, {100 - percent} % modelled"
 
 

@@ -45,7 +45,7 @@ def raising(error: BaseException) -> Callable[..., NoReturn]:
 
 
 def test_the_commands_stand_in_the_order_of_the_road() -> None:
-    assert COMMANDS == ["place", "run", "simulate", "compare", "inspect", "generate", "doctor"]
+    assert COMMANDS == ["place", "run", "simulate", "compare", "profile", "inspect", "generate", "doctor"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,75 @@
+"""Tell the moments in which a core runs at its own speed from those in which it is held up.
+
+On a machine that is shared, as virtual ones are, a core's speed changes by half within a second:
+another guest computes on the same physical core, or a process takes a share. A small kernel of
+fixed work, timed before and after each measurement, shows it.
+"""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.runtime.devices import session_options
+from dplace.runtime.values import hold
+
+__all__ = ["SpeedProbe", "undisturbed"]
+
+SIZE = 128
+TAKES = 3
+TOLERANCE = 1.12
+"""How much slower than at its best the probe may be; a core that is held up is slower by more."""
+FEWEST = 8
+"""Measurements to keep even if all were disturbed: the least."""
+
+
+class SpeedProbe:
+    """A small matrix product on this thread's core."""
+
+    def __init__(self) -> None:
+        import onnxruntime
+        from onnx import TensorProto, helper
+
+        matrix = [SIZE, SIZE]
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["a", "a"], ["b"])],
+            "probe",
+            [helper.make_tensor_value_info("a", TensorProto.FLOAT, matrix)],
+            [helper.make_tensor_value_info("b", TensorProto.FLOAT, matrix)],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        options = session_options("none", fixed_shapes=True)
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self._native = session._sess
+        self._array = np.full(matrix, 0.5, np.float32)
+        self._feeds = {"a": hold(self._array)[0]}
+
+    def take(self) -> float:
+        """Return how long the kernel takes now, in seconds: the quickest of a few."""
+        best_s = float("inf")
+        for _ in range(TAKES):
+            start_s = time.perf_counter()
+            self._native.run_with_ort_values(self._feeds, ["b"], None)
+            best_s = min(best_s, time.perf_counter() - start_s)
+        return best_s
+
+
+def undisturbed(probes_s: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the indices of the measurements during which every core ran at its own speed.
+
+    Args:
+        probes_s: Shape ``(num_measurements, num_probes)``: what the probes beside each took; each
+            column is of one core.
+
+    >>> undisturbed(np.array([[1.0, 1.0], [1.5, 1.0]] * 8)).tolist()
+    [0, 2, 4, 6, 8, 10, 12, 14]
+    """
+    if not len(probes_s):
+        return np.zeros(0, dtype=np.intp)
+    slowness = (probes_s / probes_s.min(axis=0)).max(axis=1)
+    kept = np.flatnonzero(slowness <= TOLERANCE)
+    if len(kept) < FEWEST:
+        kept = np.sort(np.argsort(slowness, kind="stable")[:FEWEST])
+    return kept
