@@ -1,8 +1,9 @@
-"""What hardware costs: the kinds of devices and links, and the roofline model.
+"""What hardware costs: kinds of devices and links, the roofline model, and measured times.
 
 The figures are YAML in profiles/data, each with its source; catalogue.py reads them. Start with
-cluster_spec.py, which turns "4xV100" or a YAML file into a Cluster; roofline.py gives the op
-times that nobody has measured.
+cluster_spec.py, which turns "4xV100" or a YAML file into a Cluster; costs.py takes op times from
+stored measurements (store.py), else from roofline.py. profiling.py measures a model, links.py
+what calls and hand-overs cost.
 """
 
 from dplace.profiles.catalogue import (

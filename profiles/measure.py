@@ -33,6 +33,7 @@ __all__ = [
     "OpTimes",
     "empty_call_s",
     "measure_ops",
+    "net_seconds",
     "pinned",
     "plain_call",
     "quickest",
@@ -285,7 +286,7 @@ def _op_times(
         inner[index] = float(np.median(event.inner))
     num_events = len(names) + inner.sum()
     event_s = max(0.0, (profiled_call_s - call_s) / max(1.0, num_events))
-    node_s = _net(measured, inner, event_s, max(call_s - overhead_s, LEAST_S * len(names)))
+    node_s = net_seconds(measured, inner, event_s, max(call_s - overhead_s, LEAST_S * len(names)))
     seconds = np.zeros(num_ops)
     variance = np.zeros(num_ops)
     seen = np.zeros(num_ops, dtype=bool)
@@ -322,7 +323,7 @@ def _middle(seconds: NDArray[np.float64]) -> tuple[float, float]:
     return float(middle.mean()), float(1.2533 * deviation / np.sqrt(len(ordered)))
 
 
-def _net(
+def net_seconds(
     measured: NDArray[np.float64], inner: NDArray[np.float64], event_s: float, total_s: float
 ) -> NDArray[np.float64]:
     """Return the nodes' times without the profiler's part, such that their sum is ``total_s``.

@@ -36,6 +36,7 @@ FOREIGN_ALLOWED = {
     "dplace": set[str](),
     "dplace/api.py": {"onnx"},  # a model in memory is one of the things that it takes
     "dplace/api_model.py": {"onnx"},
+    "dplace/api_profile.py": {"onnx"},
     "dplace/runtime": {"onnxruntime", "torch"},
     "dplace/simulator": {"numba"},
     "commands": {"dgl", "onnxruntime", "torch"},

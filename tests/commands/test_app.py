@@ -45,7 +45,8 @@ def raising(error: BaseException) -> Callable[..., NoReturn]:
 
 
 def test_the_commands_stand_in_the_order_of_the_road() -> None:
-    assert COMMANDS == ["place", "run", "simulate", "compare", "profile", "inspect", "generate", "doctor"]
+    road = ("place", "run", "simulate", "compare", "profile", "inspect", "generate", "doctor")
+    assert tuple(COMMANDS) == road
 
 
 @pytest.mark.parametrize("name", COMMANDS)

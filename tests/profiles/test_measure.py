@@ -1,0 +1,145 @@
+"""Measuring ops: what the profiler adds is taken out, and real runs on small models."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from dplace.errors import ModelError
+from dplace.graph_io.optimise import OptimizeMode, optimise
+from dplace.graph_io.read import read_model
+from dplace.profiles import device_kind
+from dplace.profiles.measure import Effort, net_seconds, quickest, spread
+from dplace.profiles.probe import undisturbed
+from dplace.profiles.profiling import profile_model
+from dplace.profiles.store import ModelProfile
+from tests.graph_io.models import parse
+
+QUICK = Effort(relative_error=0.5, min_runs=4, limit_s=2.0)
+
+
+def test_the_profiler_s_part_is_the_same_for_each_node() -> None:
+    measured = np.array([10e-6, 20e-6, 30e-6])
+    net = net_seconds(measured, np.zeros(3), 8e-6, 54e-6)
+    assert net.tolist() == pytest.approx([8e-6, 18e-6, 28e-6])
+
+
+def test_each_inner_event_costs_its_node_the_whole_of_it() -> None:
+    measured = np.array([100e-6, 50e-6])
+    net = net_seconds(measured, np.array([5.0, 0.0]), 8e-6, 106e-6)
+    assert net.tolist() == pytest.approx([58e-6, 48e-6])
+
+
+def test_the_sum_is_right_even_if_the_machine_was_slower_under_the_profiler() -> None:
+    net = net_seconds(np.array([200e-6, 400e-6]), np.zeros(2), 1e-6, 300e-6)
+    assert net.sum() == pytest.approx(300e-6)
+    assert net[1] / net[0] == pytest.approx(2, rel=0.02)
+
+
+def test_no_node_takes_less_than_nothing() -> None:
+    net = net_seconds(np.array([1e-6, 500e-6]), np.zeros(2), 5e-6, 497e-6)
+    assert net.min() > 0
+    assert net.sum() == pytest.approx(497e-6)
+
+
+def test_the_slower_half_does_not_count() -> None:
+    assert quickest(np.array([5.0, 1.0, 9.0, 2.0])).tolist() == [1, 3]
+    middle, error = spread(np.array([1.0, 1.0, 1.0, 50.0, 60.0]))
+    assert (middle, error) == (1.0, 0.0)
+
+
+def test_disturbed_runs_are_left_out_if_there_are_others() -> None:
+    probes = np.array([[1.0, 1.0]] * 10 + [[1.0, 1.5]] * 20)
+    assert undisturbed(probes).tolist() == list(range(10))
+    assert len(undisturbed(probes[5:])) == 8
+    assert undisturbed(np.zeros((0, 2))).tolist() == []
+
+
+def profiled(
+    model: onnx.ModelProto,
+    folder: Path,
+    mode: OptimizeMode = "native",
+    dims: dict[str, int] | None = None,
+) -> ModelProfile:
+    """Return a profile of a model, quickly."""
+    from dplace.graph_io.build import build_op_graph
+    from dplace.graph_io.fusion import fused_groups
+    from dplace.graph_io.observe import observe
+
+    source = read_model(model)
+    optimised = optimise(source, mode=mode, opt_level="all", scratch=folder)
+    groups = fused_groups(optimised, folder) if mode == "portable" else ()
+    placeable = build_op_graph(optimised.model, observe(optimised.model, dims or {}), groups)
+    return profile_model(
+        placeable,
+        optimised,
+        kind=device_kind("CPU"),
+        dims=dims or {},
+        folder=folder,
+        effort=QUICK,
+    )
+
+
+def test_a_quick_profile_of_a_real_run(tmp_path: Path) -> None:
+    found = profiled(
+        parse(
+            "g (float[64,256] x) => (float[64,64] y) { a = MatMul(x, w)  b = Sin(a)  "
+            "c = Cos(b)  d = MatMul(c, w)  y = Gemm(d, v) }",
+            w=(256, 256),
+            v=(256, 64),
+        ),
+        tmp_path,
+    )
+    counts = {op.op_type: op.ops for op in found.ops}
+    assert counts == {"MatMul": 2, "Sin": 1, "Cos": 1, "Gemm": 1}
+    total_s = sum(op.seconds * op.ops for op in found.ops)
+    assert 0 < total_s < found.call_s
+    assert total_s == pytest.approx(found.call_s, abs=100e-6)
+    times = {op.op_type: op.seconds for op in found.ops}
+    assert times["MatMul"] > times["Gemm"]  # four times the work
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("profile")]
+
+
+def test_dynamic_sizes_are_those_asked_for(tmp_path: Path) -> None:
+    model = parse("g (float[N,8] x) => (float[N,8] y) { y = Sin(x) }")
+    found = profiled(model, tmp_path, dims={"N": 32})
+    assert found.ops[0].inputs == ("float[32,8]",)
+    assert dict(found.dims) == {"N": 32}
+
+
+def test_a_fused_node_counts_for_the_op_that_keeps_its_members_whole(tmp_path: Path) -> None:
+    model = parse(
+        "g (float[1,3,16,16] x) => (float[1,8,16,16] y) "
+        "{ a = Conv<pads=[1,1,1,1]>(x, w)  b = Relu(a)  y = Sin(b) }",
+        w=(8, 3, 3, 3),
+    )
+    found = profiled(model, tmp_path, "portable")
+    assert [op.op_type for op in found.ops] == ["Conv+Relu", "Sin"]
+    assert all(op.seconds > 0 for op in found.ops)
+
+
+def test_the_time_of_a_body_is_its_loop_s_and_counts_once(tmp_path: Path) -> None:
+    model = parse(
+        """g (float[64,64] x, bool go) => (float[64,64] y) {
+            times = Constant<value = int64 {20}>()
+            y = Loop (times, go, x) <body = b (int64 i, bool c, float[64,64] s)
+                => (bool c1, float[64,64] s1) { c1 = Identity(c)  s1 = Sin(s) }>
+            }"""
+    )
+    found = profiled(model, tmp_path)
+    loop = next(op for op in found.ops if op.op_type == "Loop")
+    assert len(found.ops) == 1
+    assert loop.seconds == pytest.approx(found.call_s, abs=100e-6)
+
+
+def test_a_model_that_does_not_run_is_named_as_the_fault(tmp_path: Path) -> None:
+    model = parse(
+        """g (float[4] x, int64[1] at) => (float[1] y) {
+            far = Constant<value = int64 {100}>()
+            index = Add(at, far)
+            y = Gather(x, index)
+        }"""
+    )
+    with pytest.raises(ModelError, match="the model does not run on these inputs: "):
+        profiled(model, tmp_path)
