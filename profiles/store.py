@@ -7,12 +7,12 @@ the user's data folder, a file for each model and device kind, and one for the l
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dplace.errors import InputError
+from dplace.new_file import new_file
 from dplace.profiles.stored_fields import Fields, as_list
 
 __all__ = [
@@ -170,24 +170,15 @@ def write_profile(content: ProfileFile, path: Path) -> None:
         InputError: It cannot be written.
     """
     fields = {"format": FORMAT, "version": VERSION, **asdict(content)}
-    temporary: Path | None = None
+    text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(fields, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(
-                f"{path}: the profile cannot be written: {error.strerror or error}"
-            ) from error
-        raise
+        with new_file(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InputError(
+            f"{path}: the profile cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def read_profile(path: Path) -> ProfileFile:

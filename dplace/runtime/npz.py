@@ -6,8 +6,6 @@ NumPy's fixed-width text, the elements of a sequence as ``NAME[0]``, ``NAME[1]``
 NumPy lacks are stored as plain bytes, as NumPy does with arrays of ml_dtypes.
 """
 
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.errors import InputError
+from dplace.new_file import new_file
 from dplace.runtime.reason import reason
 from dplace.runtime.values import Value
 
@@ -55,10 +54,8 @@ def write_npz(path: Path, values: Mapping[str, Value]) -> list[str]:
         InputError: The file cannot be written.
     """
     left_out: list[str] = []
-    work = ""
     try:
-        number, work = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
-        with os.fdopen(number, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as out:
+        with new_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as out:
             for name, value in values.items():
                 arrays = list(_arrays(name, value))
                 if not arrays and not isinstance(value, list):
@@ -66,16 +63,8 @@ def write_npz(path: Path, values: Mapping[str, Value]) -> list[str]:
                 for entry, array in arrays:
                     with out.open(f"{entry}.npy", "w", force_zip64=True) as stream:
                         np.lib.format.write_array(stream, array, allow_pickle=False)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(work).chmod(0o666 & ~umask)
-        Path(work).replace(path)
-    except BaseException as error:
-        if work:
-            Path(work).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(f"{path}: {error.strerror or reason(error)}") from error
-        raise
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or reason(error)}") from error
     return left_out
 
 

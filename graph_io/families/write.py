@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import onnx
 
 from dplace.errors import InputError
 from dplace.graph_io.families.members import generate
+from dplace.new_file import new_file
 
 __all__ = ["write_family"]
 
@@ -44,12 +44,9 @@ def _write(members: Iterator[tuple[str, onnx.ModelProto]], out: Path) -> Iterato
         raise InputError(f"{out}: cannot be made a folder: {error.strerror}") from error
     for name, model in members:
         path = out / f"{name}.onnx"
-        partial = out / f".{name}.onnx.{os.getpid()}.partial"
         try:
-            partial.write_bytes(model.SerializeToString(deterministic=True))
-            partial.replace(path)
+            with new_file(path) as file:
+                file.write(model.SerializeToString(deterministic=True))
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-        finally:
-            partial.unlink(missing_ok=True)
         yield path
