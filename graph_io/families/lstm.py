@@ -13,14 +13,11 @@ import onnx
 from onnx import TensorProto
 
 from dplace.graph_io.families.builder import Dim, GraphBuilder
+from dplace.graph_io.families.cells import GAIN, GATES, cell_weights, gru_cell, lstm_cell
 from dplace.graph_io.families.layers import dense
 from dplace.graph_io.families.scale import deep, wide
 
 __all__ = ["lstm"]
-
-GATES = {"LSTM": 4, "GRU": 3}
-GAIN = 2.5
-"""Of the input weights: gates shrink what passes, and this keeps its size over the layers."""
 
 
 def lstm(rng: np.random.Generator, *, size: float = 1.0) -> onnx.ModelProto:
@@ -145,19 +142,13 @@ def _unrolled(
     Returns:
         The state of the last layer after the last step, shape ``(batch, hidden)``.
     """
-    cell = _lstm_cell if op_type == "LSTM" else _gru_cell
+    cell = lstm_cell if op_type == "LSTM" else gru_cell
     parts = graph.add_many("Split", value, graph.integers(*[1] * steps), num_outputs=steps, axis=0)
     axis = graph.integers(0)
     xs = [graph.add("Squeeze", part, axis) for part in parts]  # (batch, width)
     for i in range(num_layers):
         with graph.scope(f"layer{i}"):
-            gates = GATES[op_type]
-            weights = (
-                graph.weight((gates * hidden, width), fan_in=width, gain=GAIN),
-                graph.bias(gates * hidden),
-                graph.weight((gates * hidden, hidden), fan_in=hidden),
-                graph.bias(gates * hidden),
-            )
+            weights = cell_weights(graph, op_type, width, hidden)
             state: tuple[str, ...] = ()
             for step in range(steps):
                 with graph.scope(f"step{step}"):
@@ -165,41 +156,3 @@ def _unrolled(
                     xs[step] = state[0]
             width = hidden
     return xs[-1]
-
-
-Weights = tuple[str, str, str, str]
-"""Input weight and bias, recurrent weight and bias; gates along the first axis."""
-
-
-def _lstm_cell(
-    graph: GraphBuilder, value: str, state: tuple[str, ...], weights: Weights
-) -> tuple[str, ...]:
-    """Add one step of an LSTM; the state is (h, c), or empty before the first step."""
-    total = graph.add("Gemm", value, *weights[:2], transB=1)
-    if state:
-        total = graph.add("Add", total, graph.add("Gemm", state[0], *weights[2:], transB=1))
-    gates = graph.add_many("Split", total, num_outputs=4, axis=1)
-    write, output, forget = (graph.add("Sigmoid", gate) for gate in gates[:3])
-    memory = graph.add("Mul", write, graph.add("Tanh", gates[3]))
-    if state:
-        memory = graph.add("Add", memory, graph.add("Mul", forget, state[1]))
-    return graph.add("Mul", output, graph.add("Tanh", memory)), memory
-
-
-def _gru_cell(
-    graph: GraphBuilder, value: str, state: tuple[str, ...], weights: Weights
-) -> tuple[str, ...]:
-    """Add one step of a GRU; the state is (h,), or empty before the first step."""
-    from_value = graph.add("Gemm", value, *weights[:2], transB=1)
-    update_in, reset_in, new_in = graph.add_many("Split", from_value, num_outputs=3, axis=1)
-    if not state:
-        update = graph.add("Sigmoid", update_in)
-        keep = graph.add("Sub", graph.number(1.0), update)
-        return (graph.add("Mul", keep, graph.add("Tanh", new_in)),)
-    from_state = graph.add("Gemm", state[0], *weights[2:], transB=1)
-    update_h, reset_h, new_h = graph.add_many("Split", from_state, num_outputs=3, axis=1)
-    update = graph.add("Sigmoid", graph.add("Add", update_in, update_h))
-    reset = graph.add("Sigmoid", graph.add("Add", reset_in, reset_h))
-    new = graph.add("Tanh", graph.add("Add", new_in, graph.add("Mul", reset, new_h)))
-    keep = graph.add("Sub", graph.number(1.0), update)
-    return (graph.add("Add", graph.add("Mul", keep, new), graph.add("Mul", update, state[0])),)
