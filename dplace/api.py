@@ -349,15 +349,25 @@ def run(plan: Path | str, **options: Any) -> RunReport:
     return run_plan(Path(plan), **options)
 
 
-def generate(family: str, *, out: Path, count: int, seed: int, size: float = 1.0) -> Iterator[Path]:
-    """Write ``count`` models of a family and yield the path of each.
+def generate(
+    family: str,
+    *,
+    out: Path,
+    count: int | None = None,
+    seed: int,
+    size: float = 1.0,
+    split: Literal["train", "test", "all"] | None = None,
+) -> Iterator[Path]:
+    """Write models of a family and yield the path of each.
+
+    Without ``count`` it is one model, or every model of the split.
 
     Raises:
-        InputError: An unknown family, or a count or size that cannot be.
+        InputError: An unknown family or split, or a count or size that cannot be.
     """
     from dplace.graph_io.families import write_family
 
-    return write_family(family, out, count=count, seed=seed, size=size)
+    return write_family(family, out, count=count, seed=seed, size=size, split=split)
 
 
 def doctor() -> DoctorReport:

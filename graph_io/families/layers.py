@@ -19,6 +19,7 @@ def convolution(
     outputs: int,
     kernel: tuple[int, int] = (1, 1),
     stride: int = 1,
+    groups: int = 1,
     batch_norm: bool = False,
     relu: bool = True,
 ) -> str:
@@ -31,11 +32,13 @@ def convolution(
         outputs: channels written.
         kernel: height and width, both odd.
         stride: the same for both axes.
+        groups: number of groups of channels that do not see each other.
         batch_norm: follow with BatchNormalization instead of having a bias.
         relu: follow with Relu.
     """
-    fan_in = inputs * kernel[0] * kernel[1]
-    weight = graph.weight((outputs, inputs, *kernel), fan_in=fan_in, gain=HE if relu else 1.0)
+    read = inputs // groups
+    fan_in = read * kernel[0] * kernel[1]
+    weight = graph.weight((outputs, read, *kernel), fan_in=fan_in, gain=HE if relu else 1.0)
     bias = () if batch_norm else (graph.bias(outputs),)
     top, left = kernel[0] // 2, kernel[1] // 2
     value = graph.add(
@@ -46,6 +49,7 @@ def convolution(
         kernel_shape=kernel,
         strides=[stride, stride],
         pads=[top, left, top, left],
+        **({"group": groups} if groups > 1 else {}),
     )
     if batch_norm:
         scale, shift = graph.scale(outputs), graph.bias(outputs)

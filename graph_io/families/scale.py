@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["deep", "wide"]
+import math
+
+__all__ = ["deep", "solved_width", "wide"]
 
 
 def wide(width: float, size: float, *, multiple: int = 16) -> int:
@@ -25,3 +27,13 @@ def deep(depth: int, size: float) -> int:
     """
     scaled: int = round(depth * size**0.25)
     return max(1, scaled)
+
+
+def solved_width(weights: float, *, squares: float, linears: float = 0.0) -> float:
+    """Return the width ``w`` for which ``squares * w**2 + linears * w`` is ``weights``.
+
+    >>> solved_width(600, squares=2, linears=40)
+    10.0
+    """
+    root = math.sqrt(linears**2 + 4 * squares * weights)
+    return (root - linears) / (2 * squares)

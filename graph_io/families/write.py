@@ -8,14 +8,20 @@ from pathlib import Path
 import onnx
 
 from dplace.errors import InputError
-from dplace.graph_io.families.members import generate
+from dplace.graph_io.families.members import SplitName, generate
 from dplace.new_file import new_file
 
 __all__ = ["write_family"]
 
 
 def write_family(
-    family: str, out: Path, *, count: int, seed: int, size: float = 1.0
+    family: str,
+    out: Path,
+    *,
+    count: int | None = None,
+    seed: int,
+    size: float = 1.0,
+    split: SplitName | None = None,
 ) -> Iterator[Path]:
     """Write members of a family to ``out/<name>.onnx`` and yield each path once it is there.
 
@@ -25,15 +31,13 @@ def write_family(
     Args:
         family: one of ``FAMILIES``.
         out: the folder to write into.
-        count: number of members; at least 1.
-        seed: at least 0.
-        size: as for ``generate``.
+        count: as for ``generate``, and so are the others.
 
     Raises:
         InputError: for what ``generate`` refuses (before anything is written), and for a folder
             that cannot be made or written.
     """
-    members = generate(family, count=count, seed=seed, size=size)
+    members = generate(family, count=count, seed=seed, size=size, split=split)
     return _write(members, out)
 
 
