@@ -5,12 +5,11 @@ computing", IEEE Transactions on Parallel and Distributed Systems 13(3), 2002. D
 without room for an op are left out, and see ``list_schedule.py``.
 """
 
-from bisect import bisect_left
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
+from dplace.policies.busy import Busy
 from dplace.policies.list_schedule import ListSchedule
 from dplace.policies.memory import first_that_fits
 
@@ -41,22 +40,20 @@ def heft_of_groups(
     """
     schedule = ListSchedule(evaluator, group, room)
     ranks = schedule.ranks()
-    busy: list[list[tuple[float, float]]] = [[] for _ in range(schedule.num_devices)]
+    busy = [Busy() for _ in range(schedule.num_devices)]
     done = [len(makers) for makers in schedule.producers]
     for index in _by_rank(schedule, ranks, done):
         best: tuple[float, int, float] | None = None
         for device in schedule.choices(index):
             length = schedule.seconds[index][device]
-            start = _first_gap(busy[device], schedule.ready_s(index, device), length)
+            start = busy[device].first_gap(schedule.ready_s(index, device), length)
             if best is None or (start + length, device) < best[:2]:
                 best = (start + length, device, start)
         if best is None:
             raise schedule.no_room(index)
         end, device, start = best
         schedule.commit(index, device, start)
-        if end > start:
-            slots = busy[device]
-            slots.insert(bisect_left(slots, (start, end)), (start, end))
+        busy[device].take(start, end)
     return schedule.placement()
 
 
@@ -78,20 +75,3 @@ def _by_rank(schedule: ListSchedule, ranks: list[float], waiting: list[int]) -> 
             if not waiting[reader]:
                 heappush(ready, (-ranks[reader], reader))
     return order
-
-
-def _first_gap(slots: list[tuple[float, float]], ready_s: float, length_s: float) -> float:
-    """Return the first time from ``ready_s`` on at which a device is free for ``length_s``.
-
-    >>> _first_gap([(0.0, 2.0), (3.0, 5.0)], 1.0, 1.0), _first_gap([(0.0, 2.0)], 0.0, 4.0)
-    (2.0, 2.0)
-    """
-    start = ready_s
-    at = bisect_left(slots, (ready_s, ready_s))
-    if at > 0:
-        start = max(start, slots[at - 1][1])
-    for begin, end in slots[at:]:
-        if start + length_s <= begin:
-            return start
-        start = max(start, end)
-    return start

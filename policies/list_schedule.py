@@ -1,8 +1,10 @@
 """What list schedulers share: groups of ops in an order, devices that fill up, memory that ends.
 
-The schedule here is a plan, not the clock: it knows neither parts nor contention, so what it
-decides is judged by the simulator afterwards. So that it does not cut at every chance, a value
-that changes devices costs the call of a part besides its transfer.
+The schedule here is a plan, not the clock: it does not know parts, so what it decides is judged by
+the simulator afterwards. So that it does not cut at every chance, a value that changes devices
+costs the call of a part besides its transfer. Transfers wait for their channels: each value goes
+to a device once, in the first gap that both of its channels have after it is made. Copies from the
+host do not wait for each other here.
 """
 
 from collections.abc import Sequence
@@ -13,8 +15,14 @@ from numpy.typing import NDArray
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator
 from dplace.placement import allowed_devices, movable_units, repair
+from dplace.policies.busy import Busy, first_gap_of_both
+from dplace.policies.transfer_times import given_transfer_s, mean_transfer_s
 
 __all__ = ["ListSchedule"]
+
+
+Send = tuple[int, int, float, float]
+"""A transfer that is planned: value, source, start and end in seconds."""
 
 
 class ListSchedule:
@@ -48,14 +56,11 @@ class ListSchedule:
         self._read_values()
         self._weight_bytes: list[int] = graph.weight_bytes.tolist()
         self._value_bytes: list[int] = graph.value_bytes.tolist()
-        given = problem.transfer_s
-        self._transfer_s: list[float] = (
-            [0.0] * graph.num_values if given is None else given[:, 0, 0].tolist()
-        )
-
         self.overhead_s = [device.call_overhead_s for device in cluster.devices]
-        self._latency_s = (cluster.latency_s + np.array(self.overhead_s)[None, :]).tolist()
+        self._latency_s = cluster.latency_s.tolist()
         self._s_per_byte = (1.0 / cluster.bytes_per_s).tolist()
+        self._given_s = given_transfer_s(problem)
+        self._read_channels()
         self._host_latency_s = cluster.host_latency_s.tolist()
         self._host_s_per_byte = (1.0 / cluster.host_bytes_per_s).tolist()
         self._capacity = [int(device.memory_bytes * (1.0 - room)) for device in cluster.devices]
@@ -65,6 +70,21 @@ class ListSchedule:
 
         self.device: list[int] = [-1] * self.num_groups
         self.end_s: list[float] = [0.0] * self.num_groups
+        self._arrival_s: dict[int, float] = {}
+
+    def _read_channels(self) -> None:
+        """List the channels of each pair of devices, all of them free; none for none."""
+        from dplace.simulator.tables import channels
+
+        first, second = channels(self._problem.cluster)
+        made: dict[int, Busy] = {}
+        self._channels: list[list[tuple[Busy, ...]]] = [
+            [
+                tuple(made.setdefault(index, Busy()) for index in dict.fromkeys(pair) if index >= 0)
+                for pair in zip(*rows, strict=True)
+            ]
+            for rows in zip(first.tolist(), second.tolist(), strict=True)
+        ]
 
     def _read_values(self) -> None:
         """List what each group reads from others and makes, and who waits for it."""
@@ -92,11 +112,24 @@ class ListSchedule:
             for maker in makers:
                 self.successors[maker].append(index)
 
+    def mean_away_s(self) -> list[float]:
+        """Return what each value takes to a reader, the mean over all pairs of devices.
+
+        A pair of the same device costs nothing, one of two devices the call of a part as well.
+        """
+        num = self.num_devices
+        call_s = sum(self.overhead_s) / num
+        away_s = (mean_transfer_s(self._problem) + call_s) * (num - 1) / num
+        return [float(seconds) for seconds in away_s]
+
+    def mean_run_s(self) -> list[float]:
+        """Return the time of each group, the mean over the devices that it may go to."""
+        runs = [[time for time in row if time != np.inf] for row in self.seconds]
+        return [sum(row) / max(1, len(row)) for row in runs]
+
     def ranks(self) -> list[float]:
         """Return the upward rank of each group with mean costs, in seconds."""
-        num = self.num_devices
-        latency_s = sum(map(sum, self._latency_s)) - sum(self.overhead_s)
-        s_per_byte = sum(map(sum, self._s_per_byte))
+        away_s, run_s = self.mean_away_s(), self.mean_run_s()
         ranks = [0.0] * self.num_groups
         waiting = [len(readers) for readers in self.successors]
         ready = [index for index in range(self.num_groups) if not waiting[index]]
@@ -104,12 +137,9 @@ class ListSchedule:
             index = ready.pop()
             longest = 0.0
             for value in self.makes[index]:
-                away = (latency_s + self._value_bytes[value] * s_per_byte) / num**2
-                away += self._transfer_s[value] * (num - 1) / num
                 for reader in self._readers[value]:
-                    longest = max(longest, away + ranks[reader])
-            runs = [time for time in self.seconds[index] if time != np.inf]
-            ranks[index] = longest + sum(runs) / max(1, len(runs))
+                    longest = max(longest, away_s[value] + ranks[reader])
+            ranks[index] = longest + run_s[index]
             for maker in self.producers[index]:
                 waiting[maker] -= 1
                 if not waiting[maker]:
@@ -118,21 +148,54 @@ class ListSchedule:
 
     def ready_s(self, index: int, device: int) -> float:
         """Return when all that a group reads can be on ``device``, in seconds."""
-        ready = self.overhead_s[device]
+        return self._plan(index, device)[0]
+
+    def _plan(self, index: int, device: int) -> tuple[float, list[Send]]:
+        """Return when all that a group reads can be on ``device``, and what must be sent for it."""
+        call_s = ready = self.overhead_s[device]
+        sends: list[tuple[float, int, int]] = []
         for value in self.reads[index]:
             maker = self._maker[value]
-            size = self._value_bytes[value]
             if maker < 0:
-                at = self._host_latency_s[device] + size * self._host_s_per_byte[device]
-                at += self.overhead_s[device]
-            else:
-                source = self.device[maker]
+                at = self._host_latency_s[device] + call_s
+                at += self._value_bytes[value] * self._host_s_per_byte[device]
+            elif self.device[maker] == device:
                 at = self.end_s[maker]
-                if source != device:
-                    at += self._latency_s[source][device] + size * self._s_per_byte[source][device]
-                    at += self._transfer_s[value]
-            ready = max(ready, at)
-        return ready
+            elif (sent := self._arrival_s.get(value * self.num_devices + device)) is not None:
+                at = sent + call_s
+            else:
+                sends.append((self.end_s[maker], value, self.device[maker]))
+                continue
+            if at > ready:
+                ready = at
+        if not sends:
+            return ready, []
+        queued = self._queue(sends, device)
+        return max(ready, call_s + max([end for _, _, _, end in queued])), queued
+
+    def _queue(self, sends: list[tuple[float, int, int]], device: int) -> list[Send]:
+        """Return transfers to ``device`` with their times: first made, first sent."""
+        sends.sort()
+        queued: list[Send] = []
+        free_s: dict[Busy, float] = {}
+        for start, value, source in sends:
+            length = self._latency_s[source][device]
+            length += self._value_bytes[value] * self._s_per_byte[source][device]
+            if self._given_s is not None:
+                length += self._given_s.item(value, source, device)
+            channels = self._channels[source][device]
+            if queued:
+                # Those before are not booked yet.
+                start = max([start, *[free_s.get(channel, 0.0) for channel in channels]])
+            if len(channels) == 2:
+                start = first_gap_of_both(*channels, start, length)
+            elif channels:
+                start = channels[0].first_gap(start, length)
+            end = start + length
+            for channel in channels:
+                free_s[channel] = end
+            queued.append((value, source, start, end))
+        return queued
 
     def choices(self, index: int) -> Sequence[int]:
         """Return the devices that a group may go to and where it fits."""
@@ -160,7 +223,11 @@ class ListSchedule:
         return weights + made + read
 
     def commit(self, index: int, device: int, start_s: float) -> None:
-        """Put a group on ``device`` at ``start_s``."""
+        """Put a group on ``device`` at ``start_s``, and what it reads on its way there."""
+        for value, source, begin, end in self._plan(index, device)[1]:
+            self._arrival_s[value * self.num_devices + device] = end
+            for channel in self._channels[source][device]:
+                channel.take(begin, end)
         self.device[index] = device
         self.end_s[index] = start_s + self.seconds[index][device]
         for op in self._ops[index]:

@@ -5,12 +5,11 @@ et al., "Baechi: fast device placement of machine learning graphs", SoCC 2020. D
 more urgent op goes first among those that can start at the same time; see ``list_schedule.py``.
 """
 
-from heapq import heappop, heappush
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
+from dplace.policies.earliest_first import EarliestFirst
 from dplace.policies.list_schedule import ListSchedule
 from dplace.policies.memory import first_that_fits
 
@@ -40,42 +39,9 @@ def etf_of_groups(
         MemoryLimitError: Some group fits nowhere in what earlier ones have left.
     """
     schedule = ListSchedule(evaluator, group, room)
-    ranks = schedule.ranks()
-    free = list(schedule.overhead_s)
-    waiting = [len(makers) for makers in schedule.producers]
-    ready: list[tuple[float, float, int, int]] = []
-
-    def offer(index: int) -> None:
-        devices = schedule.choices(index)
-        if not devices:
-            raise schedule.no_room(index)
-        for device in devices:
-            start = max(free[device], schedule.ready_s(index, device))
-            heappush(ready, (start, -ranks[index], index, device))
-
-    for index in range(schedule.num_groups):
-        if not waiting[index]:
-            offer(index)
-    while ready:
-        start, _, index, device = heappop(ready)
-        if schedule.device[index] >= 0:
-            continue
-        # Starts only move back, so an entry that is still right is the first of all.
-        now = max(free[device], schedule.ready_s(index, device))
-        devices = schedule.choices(index)
-        if device not in devices:
-            if not devices:
-                raise schedule.no_room(index)
-            if not any(entry[2] == index for entry in ready):
-                offer(index)
-            continue
-        if now > start:
-            heappush(ready, (now, -ranks[index], index, device))
-            continue
-        schedule.commit(index, device, now)
-        free[device] = schedule.end_s[index]
-        for reader in schedule.successors[index]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                offer(reader)
+    queue = EarliestFirst(schedule, schedule.ranks())
+    while (choice := queue.pop()) is not None:
+        start, index, device = choice
+        schedule.commit(index, device, start)
+        queue.committed(index, device)
     return schedule.placement()
