@@ -5,6 +5,9 @@ computing", IEEE Transactions on Parallel and Distributed Systems 13(3), 2002. D
 without room for an op are left out, and see ``list_schedule.py``.
 """
 
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +16,7 @@ from dplace.policies.busy import Busy
 from dplace.policies.list_schedule import ListSchedule
 from dplace.policies.memory import first_that_fits
 
-__all__ = ["heft", "heft_of_groups"]
+__all__ = ["earliest_finish", "heft", "heft_of_groups"]
 
 
 def heft(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> NDArray[np.int32]:
@@ -39,12 +42,34 @@ def heft_of_groups(
         MemoryLimitError: Some group fits nowhere in what earlier ones have left.
     """
     schedule = ListSchedule(evaluator, group, room)
-    ranks = schedule.ranks()
+    earliest_finish(schedule, schedule.ranks())
+    return schedule.placement()
+
+
+def earliest_finish(
+    schedule: ListSchedule, priority: list[float], home: Mapping[int, int] | None = None
+) -> None:
+    """Put one group after another where it ends first, in the first gap that is long enough.
+
+    Args:
+        schedule: Still empty.
+        priority: Of each group; of those whose producers are placed, the highest goes next.
+        home: Devices that some groups go to if they may and fit, whenever they end there.
+
+    Raises:
+        MemoryLimitError: Some group fits nowhere in what earlier ones have left.
+    """
     busy = [Busy() for _ in range(schedule.num_devices)]
-    done = [len(makers) for makers in schedule.producers]
-    for index in _by_rank(schedule, ranks, done):
+    waiting = [len(makers) for makers in schedule.producers]
+    ready = [(-priority[index], index) for index, count in enumerate(waiting) if not count]
+    heapify(ready)
+    while ready:
+        _, index = heappop(ready)
+        devices = schedule.choices(index)
+        if home is not None and home.get(index) in devices:
+            devices = (home[index],)
         best: tuple[float, int, float] | None = None
-        for device in schedule.choices(index):
+        for device in devices:
             length = schedule.seconds[index][device]
             start = busy[device].first_gap(schedule.ready_s(index, device), length)
             if best is None or (start + length, device) < best[:2]:
@@ -54,24 +79,7 @@ def heft_of_groups(
         end, device, start = best
         schedule.commit(index, device, start)
         busy[device].take(start, end)
-    return schedule.placement()
-
-
-def _by_rank(schedule: ListSchedule, ranks: list[float], waiting: list[int]) -> list[int]:
-    """Return the groups by descending rank, none before a group that it reads from.
-
-    Ranks order them already unless two are equal, as with ops that take no time.
-    """
-    from heapq import heappop, heappush
-
-    ready = [(-ranks[index], index) for index in range(len(ranks)) if not waiting[index]]
-    ready.sort()
-    order: list[int] = []
-    while ready:
-        _, index = heappop(ready)
-        order.append(index)
         for reader in schedule.successors[index]:
             waiting[reader] -= 1
             if not waiting[reader]:
-                heappush(ready, (-ranks[reader], reader))
-    return order
+                heappush(ready, (-priority[reader], reader))

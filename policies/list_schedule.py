@@ -56,13 +56,15 @@ class ListSchedule:
         self._read_values()
         self._weight_bytes: list[int] = graph.weight_bytes.tolist()
         self._value_bytes: list[int] = graph.value_bytes.tolist()
-        self.overhead_s = [device.call_overhead_s for device in cluster.devices]
-        self._latency_s = cluster.latency_s.tolist()
-        self._s_per_byte = (1.0 / cluster.bytes_per_s).tolist()
+        links, devices = evaluator.tables.links, evaluator.tables.devices
+        self.overhead_s: list[float] = devices["overhead"].tolist()
+        self._host_latency_s: list[float] = devices["host_latency"].tolist()
+        self._host_s_per_byte: list[float] = (1.0 / devices["host_bytes_per_s"]).tolist()
+        self._latency_s: list[list[float]] = links["latency"].tolist()
+        self._s_per_byte: list[list[float]] = (1.0 / links["bytes_per_s"]).tolist()
         self._given_s = given_transfer_s(problem)
-        self._read_channels()
-        self._host_latency_s = cluster.host_latency_s.tolist()
-        self._host_s_per_byte = (1.0 / cluster.host_bytes_per_s).tolist()
+        self._mean_transfer_s = mean_transfer_s(evaluator)
+        self._read_channels(links["channel_a"].tolist(), links["channel_b"].tolist())
         self._capacity = [int(device.memory_bytes * (1.0 - room)) for device in cluster.devices]
         self._used = [0] * self.num_devices
         self._held: list[set[int]] = [set() for _ in range(self.num_devices)]
@@ -72,18 +74,15 @@ class ListSchedule:
         self.end_s: list[float] = [0.0] * self.num_groups
         self._arrival_s: dict[int, float] = {}
 
-    def _read_channels(self) -> None:
-        """List the channels of each pair of devices, all of them free; none for none."""
-        from dplace.simulator.tables import channels
-
-        first, second = channels(self._problem.cluster)
+    def _read_channels(self, first: list[list[int]], second: list[list[int]]) -> None:
+        """List the channels from each device to each, all of them free."""
         made: dict[int, Busy] = {}
         self._channels: list[list[tuple[Busy, ...]]] = [
             [
                 tuple(made.setdefault(index, Busy()) for index in dict.fromkeys(pair) if index >= 0)
                 for pair in zip(*rows, strict=True)
             ]
-            for rows in zip(first.tolist(), second.tolist(), strict=True)
+            for rows in zip(first, second, strict=True)
         ]
 
     def _read_values(self) -> None:
@@ -119,7 +118,7 @@ class ListSchedule:
         """
         num = self.num_devices
         call_s = sum(self.overhead_s) / num
-        away_s = (mean_transfer_s(self._problem) + call_s) * (num - 1) / num
+        away_s = (self._mean_transfer_s + call_s) * (num - 1) / num
         return [float(seconds) for seconds in away_s]
 
     def mean_run_s(self) -> list[float]:
@@ -144,6 +143,23 @@ class ListSchedule:
                 waiting[maker] -= 1
                 if not waiting[maker]:
                     ready.append(maker)
+        return ranks
+
+    def downward_ranks(self) -> list[float]:
+        """Return the longest path to the start of each group with mean costs, in seconds."""
+        away_s, run_s = self.mean_away_s(), self.mean_run_s()
+        ranks = [0.0] * self.num_groups
+        waiting = [len(makers) for makers in self.producers]
+        ready = [index for index in range(self.num_groups) if not waiting[index]]
+        while ready:
+            index = ready.pop()
+            for value in self.makes[index]:
+                for reader in self._readers[value]:
+                    ranks[reader] = max(ranks[reader], ranks[index] + run_s[index] + away_s[value])
+            for reader in self.successors[index]:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    ready.append(reader)
         return ranks
 
     def ready_s(self, index: int, device: int) -> float:

@@ -12,6 +12,7 @@ from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.placement import check_placement
 from dplace.policies.auto import auto, race
+from dplace.policies.critical_path import critical_path
 from dplace.policies.heft import heft
 from dplace.policies.local_search import local_search
 from dplace.policies.m_etf import m_etf
@@ -45,6 +46,7 @@ class Policy(Protocol):
 
 POLICIES: dict[str, Policy] = {
     "auto": auto,
+    "critical-path": critical_path,
     "heft": heft,
     "local-search": local_search,
     "m-etf": m_etf,

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.lowering import Evaluator
 from dplace.problem import Problem
 
 __all__ = ["given_transfer_s", "mean_transfer_s"]
@@ -20,20 +21,21 @@ def given_transfer_s(problem: Problem) -> NDArray[np.float64] | None:
     return np.broadcast_to(problem.transfer_s, (problem.graph.num_values, num, num))
 
 
-def mean_transfer_s(problem: Problem) -> NDArray[np.float64]:
+def mean_transfer_s(evaluator: Evaluator) -> NDArray[np.float64]:
     """Return the time of moving each value, the mean over pairs of unlike devices, in seconds.
 
     Returns:
         Shape ``(num_values,)``; without calls of parts, and 0 where there is one device only.
     """
-    cluster, graph = problem.cluster, problem.graph
-    apart = ~np.eye(cluster.num_devices, dtype=np.bool_)
+    problem, links = evaluator.problem, evaluator.tables.links
+    num_values = problem.graph.num_values
+    apart = ~np.eye(problem.num_devices, dtype=np.bool_)
     if not apart.any():
-        return np.zeros(graph.num_values)
-    s_per_byte = float((1.0 / cluster.bytes_per_s[apart]).mean())
-    mean_s = cluster.latency_s[apart].mean() + graph.value_bytes * s_per_byte
+        return np.zeros(num_values)
+    s_per_byte = float((1.0 / links["bytes_per_s"][apart]).mean())
+    mean_s = links["latency"][apart].mean() + problem.graph.value_bytes * s_per_byte
     given = problem.transfer_s
     if given is not None:
-        pairs = given.reshape(graph.num_values, -1)  # (num_values, 1 or num_devices ** 2)
+        pairs = given.reshape(num_values, -1)  # (num_values, 1 or num_devices ** 2)
         mean_s = mean_s + (pairs if pairs.shape[1] == 1 else pairs[:, apart.ravel()]).mean(axis=1)
     return np.asarray(mean_s)

@@ -82,15 +82,10 @@ def test_given_times_hold_for_each_pair_of_devices() -> None:
     problem = dataclasses.replace(
         make_problem(graph, make_cluster(3), [1.0, 1.0]), transfer_s=given
     )
-    as_one = dataclasses.replace(problem, transfer_s=given.mean(axis=(1, 2), keepdims=True))
-    assert mean_transfer_s(problem)[graph.value_names.index("a")] == (5 + 7 + 2 + 4 + 3 + 9) / 6
-    evaluator = Evaluator(as_one)
-    evaluator.problem = problem
+    mean_s = mean_transfer_s(Evaluator(problem))
+    assert mean_s[graph.value_names.index("a")] == (5 + 7 + 2 + 4 + 3 + 9) / 6
     for devices, end in (([0, 2], 1 + 7 + 1), ([2, 1], 1 + 9 + 1), ([1, 1], 1 + 1)):
-        schedule = ListSchedule(evaluator, None, 0.0)
-        for op, device in enumerate(devices):
-            schedule.commit(op, device, schedule.ready_s(op, device))
-        assert schedule.end_s[1] == end
+        assert planned(problem, devices).end_s[1] == end
 
 
 @BOTH

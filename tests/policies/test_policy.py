@@ -152,7 +152,7 @@ def test_the_search_stays_within_its_budget_and_more_is_no_worse() -> None:
     assert makespans[2] <= makespans[1] <= makespans[0]
 
 
-@pytest.mark.parametrize("name", ["auto", "heft", "local-search", "m-etf", "packing"])
+@pytest.mark.parametrize("name", ["auto", "critical-path", "heft", "local-search", "m-etf", "packing"])
 def test_what_no_device_holds_is_spread_and_fits(name: str) -> None:
     # 12 weights of 100 on three devices of 460: four each, and some values.
     problem = heavy_chain(12, 460)
