@@ -216,12 +216,12 @@ def _row(task: Task, problem: Problem, policy: str, step: Step, answers: list[An
         except DplaceError as error:
             return PolicyRow(policy=policy, error=str(error), exit_code=error.exit_code)
     seconds = (time.perf_counter() - begun) / task.seeds
-    best = min(found, key=lambda answer: answer.timeline.makespan_s)
+    best = min(found, key=lambda answer: answer.objective_s)
     answers.append(best)
     value_bytes = problem.graph.value_bytes
     return PolicyRow(
         policy=policy,
-        makespans_s=tuple(float(answer.timeline.makespan_s) for answer in found),
+        makespans_s=tuple(float(answer.objective_s) for answer in found),
         transfers=best.lowered.num_transfers,
         transfer_bytes=int(value_bytes[best.lowered.transfer_value].sum()),
         peak_bytes=int(best.timeline.peak_bytes.max()),

@@ -129,7 +129,7 @@ def graph_answer(
         policy=answer.policy,
         unit="ms" if source is None else source.unit,
         unit_s=1e-3 if source is None else source.unit_s,
-        makespan_s=timeline.makespan_s,
+        makespan_s=answer.objective_s,
         bound_s=answer.bound_s,
         best_single_device_s=answer.best_single_device_s,
         placement=placement,

@@ -38,7 +38,14 @@ def lower_bound_s(problem: Problem, tables: "Tables | None" = None) -> float:
 
         tables = tabulate(problem)
     allowed = allowed_devices(problem)
-    best = max(path_bound_s(tables, allowed), work_bound_s(problem, allowed))
+    if problem.objective == "throughput":
+        fastest = np.where(allowed, problem.seconds, np.inf).min(axis=1)
+        best = max(float(fastest.max()), work_bound_s(problem, allowed))
+    elif problem.machine == "dnn-partitioning":
+        # A CPU runs any number of ops at a time, so work bounds nothing.
+        best = path_bound_s(tables, allowed)
+    else:
+        best = max(path_bound_s(tables, allowed), work_bound_s(problem, allowed))
     return best * ROUNDING
 
 
@@ -64,7 +71,9 @@ def work_bound_s(problem: Problem, allowed: NDArray[np.bool_], rounds: int = 60)
     """
     seconds = np.where(allowed, problem.seconds, np.inf)
     weights = np.full(problem.num_devices, 1.0 / problem.num_devices)
-    call_s = min(device.call_overhead_s for device in problem.cluster.devices)
+    call_s = 0.0
+    if problem.machine == "native":
+        call_s = min(device.call_overhead_s for device in problem.cluster.devices)
     best = 0.0
     for step in range(rounds):
         # A device without weight would make a free home of itself for every op; inf * 0 is nan.

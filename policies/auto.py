@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
-from dplace.lowering import RULES, Evaluator, Score
+from dplace.lowering import Evaluator, Score
 from dplace.policies.heft import heft_of_groups
 from dplace.policies.local_search import improve
 from dplace.policies.m_etf import etf_of_groups
@@ -47,7 +47,9 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     begun = evaluator.evaluations
     problem = evaluator.problem
     # With a small budget most of it should go into the search, not into ways of cutting.
-    rules = RULES if evaluations >= 20 * len(RULES) else RULES[:4]
+    rules = evaluator.rules
+    if evaluations < 20 * len(rules):
+        rules = rules[:4]
     entries: list[tuple[Score, str, Placement]] = []
     capacity = sum(device.memory_bytes for device in problem.cluster.devices)
     if int(problem.graph.weight_bytes.sum()) > capacity:
@@ -69,7 +71,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
             with suppress(MemoryLimitError):
                 enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
     score, _, best = min(entries, key=lambda entry: entry[0])
-    left = evaluations - (evaluator.evaluations - begun) - len(RULES)
+    left = evaluations - (evaluator.evaluations - begun) - len(evaluator.rules)
     best = improve(evaluator, best, rng=rng, evaluations=left)
     score, _ = evaluator.best_rule(best)
     if score.overflow_bytes:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.lowering import RULES, Evaluator, Rule, Score
+from dplace.lowering import Evaluator, Rule, Score
 from dplace.policies.moves import Moves
 from dplace.policies.packing import packing
 from dplace.policies.single import single
@@ -54,7 +54,7 @@ def improve(
         evaluations: Passes of the simulator, at most.
     """
     problem = evaluator.problem
-    segments = min(SEGMENTS, evaluations // (4 * len(RULES)))
+    segments = min(SEGMENTS, evaluations // (4 * len(evaluator.rules)))
     if segments == 0 or problem.num_devices == 1 or problem.num_ops == 0:
         return start
     moves = Moves(problem, rng)
@@ -63,7 +63,7 @@ def improve(
     best = start
     best_score, rule = evaluator.best_rule(start)
     for segment in range(segments):
-        until = begun + evaluations * (segment + 1) // segments - len(RULES)
+        until = begun + evaluations * (segment + 1) // segments - len(evaluator.rules)
         shares = (segment / segments, (segment + 1) / segments)
         found = _anneal(evaluator, best, rule, moves, known, rng, until, shares)
         score, found_rule = evaluator.best_rule(found)

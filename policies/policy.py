@@ -66,6 +66,8 @@ class Answer:
     """Shape ``(num_ops,)``: the device of each op."""
     lowered: Lowered
     timeline: Timeline
+    objective_s: float
+    """What the objective makes small: the makespan, or the bottleneck of a stream."""
     bound_s: float
     """No placement is faster than this."""
     best_single_device_s: float
@@ -104,8 +106,6 @@ def place(
     """
     if policy not in POLICIES:
         raise UsageError(f"no policy {policy!r}; there are {', '.join(sorted(POLICIES))}")
-    if problem.objective != "latency":
-        raise UsageError(f"no policy serves the objective {problem.objective!r} yet; use 'latency'")
     if evaluations is None:
         evaluations = default_evaluations(problem.num_ops)
     evaluator = Evaluator(problem)
@@ -140,13 +140,17 @@ def _answer(
     problem, used = evaluator.problem, evaluator.evaluations
     placement = check_placement(problem, placement)
     lowered, timeline = evaluator.lower(placement)
+    objective_s = timeline.makespan_s
+    if problem.objective == "throughput":
+        objective_s = timeline.bottleneck_s
     return Answer(
         policy=policy,
         placement=placement,
         lowered=lowered,
         timeline=timeline,
+        objective_s=objective_s,
         bound_s=lower_bound_s(problem, evaluator.tables),
         best_single_device_s=best_single_device_s(evaluator),
         evaluations=used,
-        scores={**scores, policy: timeline.makespan_s},
+        scores={**scores, policy: objective_s},
     )

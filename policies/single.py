@@ -5,14 +5,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.lowering import RULES, Evaluator
+from dplace.lowering import Evaluator
 from dplace.placement import repair
 from dplace.problem import Problem
 
 __all__ = ["best_single_device_s", "single"]
-
-ALONE = (RULES[0], RULES[-1])
-"""Nobody waits for a device that is alone, so all that can matter is when inputs arrive."""
 
 
 def single(
@@ -20,11 +17,13 @@ def single(
 ) -> NDArray[np.int32]:
     """Return the best placement on one device, pinned ops and what it cannot run aside."""
     problem = evaluator.problem
+    # Nobody waits for a device that is alone, so all that can matter is when inputs arrive.
+    alone = (evaluator.rules[0], evaluator.rules[-1])
     candidates = [
         repair(problem, np.full(problem.num_ops, device, dtype=np.int32))
         for device in _unlike_devices(problem)
     ]
-    return min(candidates, key=lambda placement: evaluator.best_rule(placement, ALONE)[0])
+    return min(candidates, key=lambda placement: evaluator.best_rule(placement, alone)[0])
 
 
 def best_single_device_s(evaluator: Evaluator) -> float:

@@ -5,11 +5,13 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dplace import api
 from dplace.errors import InputError, MemoryLimitError, UsageError
+from dplace.problem import Machine
 from dplace.report.graph_answer import GraphAnswer
 from tests.command_line import one_line, run_here
 from tests.graph_io.cost_graphs.files import diamond, pipedream, text
@@ -173,13 +175,23 @@ def test_unknown_names_are_refused_with_what_there_is(graph: Path) -> None:
         api.place("model.onnx", cluster="file")
 
 
-def test_only_the_native_machine_is_judged_so_far(graph: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", get_args(Machine))
+def test_every_machine_judges_models_and_cost_graphs(
+    machine: Machine, graph: Path, tmp_path: Path
+) -> None:
     model = SITUATIONS["if_reads_two_outer_values"]().model
-    with pytest.raises(UsageError, match="only native is judged so far"):
-        api.place(model, cluster="2xV100", machine="independent", out=tmp_path / "answer")
-    with pytest.raises(UsageError, match="--machine dnn-partitioning: only native"):
-        api.place(graph, cluster="file")  # the format's own rules
-    assert not (tmp_path / "answer").exists()
+    if machine != "native":
+        placed = api.place(model, cluster="2xV100", machine=machine, out=tmp_path / "answer")
+        assert isinstance(placed, GraphAnswer)
+        assert placed.machine == machine
+        assert {file.name for file in (tmp_path / "answer").iterdir()} == {
+            "placement.json",
+            "timeline.json",
+        }
+    for given, expected in ((machine, machine), (None, "dnn-partitioning")):
+        answer = api.place(graph, cluster="file", machine=given)
+        assert isinstance(answer, GraphAnswer)
+        assert answer.machine == expected
 
 
 def test_a_transfer_takes_the_time_that_the_file_gives(graph: Path) -> None:

@@ -164,7 +164,7 @@ def test_memory_counts_weights_once_a_device_and_values_while_they_live() -> Non
         weights=[["t"], ["t"], [], ["t"]],
         weight_bytes={"t": 100},
     )
-    problem = make_problem(graph, make_cluster(2, bytes_per_s=1.0), [1.0] * 4)
+    problem = make_problem(graph, make_cluster(2, bytes_per_s=1.0, overhead_s=1.0), [1.0] * 4)
     _, timeline = lower(problem, placed(0, 0, 0, 1))
     assert timeline.weight_bytes.tolist() == [100, 100]
     # x stays until the part ends; at the start of op c, a has been freed.

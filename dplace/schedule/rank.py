@@ -32,15 +32,18 @@ def mean_rank(problem: Problem, tables: "Tables") -> NDArray[np.float64]:
     """
     from dplace.simulator.ranks import upward
 
-    cluster = problem.cluster
-    num = cluster.num_devices
-    calls = [device.call_overhead_s for device in cluster.devices]
-    latency_s = (cluster.latency_s.sum() + (num - 1) * sum(calls)) / num**2
+    num = problem.num_devices
+    calls_s = (num - 1) * float(tables.devices["overhead"].sum())
+    links = tables.links
     apart = ~np.eye(num, dtype=np.bool_)
-    seconds_per_byte = (1.0 / cluster.bytes_per_s[apart]).sum() / num**2
+    latency_s = (links["latency"][apart].sum() + calls_s) / num**2
+    seconds_per_byte = (1.0 / links["bytes_per_s"][apart]).sum() / num**2
     value_s = latency_s + problem.graph.value_bytes * seconds_per_byte
-    if problem.transfer_s is not None:
-        value_s = value_s + problem.transfer_s[:, 0, 0] * (num - 1) / num
+    given = problem.transfer_s
+    if given is not None and given.shape[1] == 1:
+        value_s = value_s + given[:, 0, 0] * (num - 1) / num
+    elif given is not None:
+        value_s = value_s + given.mean(axis=(1, 2))
     return np.asarray(upward(tables, mean_seconds(problem), value_s))
 
 

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from numba import njit
 
-__all__ = ["inlined", "is_compiled_cache_present", "kernel"]
+__all__ = ["inlined", "is_compiled_cache_present", "kernel", "merged"]
 
 kernel = njit(cache=True, error_model="numpy", _nrt=False)
 """Compile a function."""
 
 inlined = njit(cache=True, error_model="numpy", _nrt=False, inline="always")
 """The same, for what is called in one place: handing over thirty arrays costs more than a part."""
+
+merged = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+"""The same for small functions that are called in several places: LLVM merges them, after each was
+read and typed once."""
 
 
 def is_compiled_cache_present() -> bool:

@@ -4,18 +4,34 @@ Records instead of one array a field: compiled functions then take few arguments
 calls and compilation cost, and what belongs to one op lies in one cache line.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.cluster import Cluster
-from dplace.problem import Problem
+from dplace.cluster import Cluster, Contention
+from dplace.problem import Machine, Problem
 
-__all__ = ["NOBODY", "Tables", "channels", "tabulate", "tabulate_devices", "tabulate_links"]
+__all__ = [
+    "NOBODY",
+    "Tables",
+    "channels",
+    "least_transfer_s",
+    "machine_links",
+    "tabulate",
+    "tabulate_devices",
+    "tabulate_links",
+]
 
 Int = NDArray[np.int32]
 Records = NDArray[np.void]
+
+PLACETO_BYTES_PER_S = 7600 * 1e6
+PLACETO_BUS_S = 25e-6
+PLACETO_DEVICE_S = 5.7e-6
+"""Constants of Placeto's simulator (Addanki et al., 2019): 7600 bytes a microsecond, and how long
+bus and device stay busy afterwards."""
 
 NOBODY = 2**31 - 1
 """A position behind all others: nobody waits."""
@@ -149,12 +165,46 @@ def tabulate_links(cluster: Cluster) -> Records:
     return links
 
 
-def tabulate_devices(cluster: Cluster) -> Records:
-    """Return the devices, idle and empty."""
+def machine_links(problem: Problem, machine: Machine) -> Records:
+    """Return what transfers cost and occupy under a machine's rules, from row to column."""
+    cluster = problem.cluster
+    contention: Contention = cluster.contention
+    if machine == "placeto":
+        contention = "egress"
+    elif machine == "baechi":
+        contention = "port"
+    elif machine == "independent":
+        contention = "none"
+    elif machine == "moirai" and contention != "none":
+        contention = "egress-ingress"
+    links = tabulate_links(dataclasses.replace(cluster, contention=contention))
+    if problem.transfer_s is not None:
+        links["latency"], links["bytes_per_s"] = 0.0, np.inf
+    elif machine == "placeto":
+        links["latency"], links["bytes_per_s"] = 0.0, PLACETO_BYTES_PER_S
+    return links
+
+
+def least_transfer_s(problem: Problem) -> NDArray[np.float64]:
+    """Return the least time that was given for a transfer of each value between two devices."""
+    given = problem.transfer_s
+    if given is None:
+        return np.zeros(problem.graph.num_values)
+    if given.shape[1] == 1:
+        return given[:, 0, 0]
+    apart = np.where(np.eye(given.shape[1], dtype=np.bool_)[None], np.inf, given)
+    least = apart.min(axis=(1, 2), initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def tabulate_devices(cluster: Cluster, *, is_native: bool = True) -> Records:
+    """Return the devices, idle and empty; calls and host copies cost under ``native`` only."""
     devices = np.zeros(cluster.num_devices, dtype=DEVICE)
-    devices["overhead"] = [device.call_overhead_s for device in cluster.devices]
-    devices["host_latency"] = cluster.host_latency_s
-    devices["host_bytes_per_s"] = cluster.host_bytes_per_s
+    devices["host_bytes_per_s"] = np.inf
+    if is_native:
+        devices["overhead"] = [device.call_overhead_s for device in cluster.devices]
+        devices["host_latency"] = cluster.host_latency_s
+        devices["host_bytes_per_s"] = cluster.host_bytes_per_s
     devices["waits_since"] = np.inf
     devices["part"] = -1
     devices["hold"] = -1
@@ -171,8 +221,8 @@ def tabulate(problem: Problem) -> Tables:
     graph = problem.graph
     values = np.zeros(graph.num_values + 1, dtype=VALUE)
     values["bytes"][:-1] = graph.value_bytes
-    if problem.transfer_s is not None:
-        values["transfer_s"][:-1] = problem.transfer_s[:, 0, 0]
+    if problem.transfer_s is not None and problem.machine != "dnn-partitioning":
+        values["transfer_s"][:-1] = least_transfer_s(problem)
     values["consumers"] = graph.consumer_offsets
     values["producer"][:-1] = graph.value_producer
     values["returns"][graph.graph_outputs] = 1
@@ -193,11 +243,11 @@ def tabulate(problem: Problem) -> Tables:
         consumer_ops=np.array(graph.consumer_ops, dtype=np.int32),
         host_values=np.array(graph.graph_inputs, dtype=np.int32),
         seconds=np.array(problem.seconds, dtype=np.float64, order="C"),
-        devices=tabulate_devices(problem.cluster),
+        devices=tabulate_devices(problem.cluster, is_native=problem.machine == "native"),
         weight_bytes=np.array(graph.weight_bytes, dtype=np.int64),
         weight_offsets=np.concatenate([[0], np.cumsum(num_readers)]).astype(np.int32),
         weight_readers=readers[np.argsort(graph.op_weights, kind="stable")].astype(np.int32),
-        links=tabulate_links(problem.cluster),
+        links=machine_links(problem, problem.machine),
     )
 
 

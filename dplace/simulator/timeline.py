@@ -50,6 +50,8 @@ class Timeline:
 
     makespan_s: float
     """When the last graph output is in host memory."""
+    bottleneck_s: float = 0.0
+    """The largest load of a device or a channel: the time between two results of a stream."""
     part_start_s: NDArray[np.float64]
     part_end_s: NDArray[np.float64]
     """Shape ``(num_parts,)``; the call's overhead lies between the two."""
