@@ -29,6 +29,10 @@ class EarliestFirst:
         """Of each device, (start, urgency, group) of those that start after it is free."""
         self._waiting: list[list[tuple[float, int]]] = [[] for _ in self.free_s]
         """Of each device, (urgency, group) of those that could start before it is free."""
+        self._kept: list[tuple[int, float] | None] = [None] * len(self.free_s)
+        """The group that each device is kept for, and until when."""
+        self._held: list[list[int]] = [[] for _ in self.free_s]
+        """Groups that start later on a device than they could, for it is kept for another."""
         self._entries = [0] * schedule.num_groups
         self._missing = [len(makers) for makers in schedule.producers]
         for index, missing in enumerate(self._missing):
@@ -56,7 +60,11 @@ class EarliestFirst:
                 if not self._entries[index]:
                     self._offer(index)
                 continue
-            found = (self.start_s(index, device), urgency, index, device)
+            start = self.start_s(index, device)
+            if (until := self._kept_until(index, device, start)) > start:
+                self._held[device].append(index)
+                start = until
+            found = (start, urgency, index, device)
             if best is None:
                 best = found
                 continue
@@ -71,10 +79,38 @@ class EarliestFirst:
     def committed(self, index: int, device: int) -> None:
         """Take note that a group was put on ``device``; offer what waited for it alone."""
         self.free_s[device] = max(self.free_s[device], self._schedule.end_s[index])
+        for other, kept in enumerate(self._kept):
+            if kept is not None and (other == device or kept[0] == index):
+                self._release(other)
         for reader in self._schedule.successors[index]:
             self._missing[reader] -= 1
             if not self._missing[reader]:
                 self._offer(reader)
+
+    def keep(self, device: int, index: int, until_s: float) -> None:
+        """Keep a device for one group until a time, for others unless they are held up by it.
+
+        That is until the group, or another one on the device, is committed.
+        """
+        if self._schedule.device[index] < 0:
+            self._kept[device] = (index, until_s)
+
+    def _kept_until(self, index: int, device: int, start_s: float) -> float:
+        """Return when a group may start on ``device`` if it can at ``start_s``."""
+        kept = self._kept[device]
+        if kept is None or kept[0] == index or kept[1] <= start_s:
+            return start_s
+        others = [other for other in self._schedule.choices(index) if other != device]
+        soonest = min((self.start_s(index, other) for other in others), default=kept[1])
+        return kept[1] if soonest < kept[1] else start_s
+
+    def _release(self, device: int) -> None:
+        """Let all start on a device again when they can."""
+        self._kept[device] = None
+        for index in self._held[device]:
+            if self._schedule.device[index] < 0:
+                self._add(self.start_s(index, device), index, device)
+        self._held[device].clear()
 
     def _offer(self, index: int) -> None:
         devices = self._schedule.choices(index)

@@ -16,6 +16,8 @@ from dplace.policies.critical_path import critical_path
 from dplace.policies.heft import heft
 from dplace.policies.local_search import local_search
 from dplace.policies.m_etf import m_etf
+from dplace.policies.m_sct import m_sct
+from dplace.policies.m_topo import m_topo
 from dplace.policies.packing import packing
 from dplace.policies.random_placement import random_placement
 from dplace.policies.single import best_single_device_s, single
@@ -50,6 +52,8 @@ POLICIES: dict[str, Policy] = {
     "heft": heft,
     "local-search": local_search,
     "m-etf": m_etf,
+    "m-sct": m_sct,
+    "m-topo": m_topo,
     "packing": packing,
     "random": random_placement,
     "single": single,

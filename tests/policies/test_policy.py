@@ -152,7 +152,10 @@ def test_the_search_stays_within_its_budget_and_more_is_no_worse() -> None:
     assert makespans[2] <= makespans[1] <= makespans[0]
 
 
-@pytest.mark.parametrize("name", ["auto", "critical-path", "heft", "local-search", "m-etf", "packing"])
+@pytest.mark.parametrize(
+    "name",
+    ["auto", "critical-path", "heft", "local-search", "m-etf", "m-sct", "m-topo", "packing"],
+)
 def test_what_no_device_holds_is_spread_and_fits(name: str) -> None:
     # 12 weights of 100 on three devices of 460: four each, and some values.
     problem = heavy_chain(12, 460)
@@ -233,7 +236,7 @@ def test_a_placement_that_is_given_is_answered_for() -> None:
 
 def test_wrong_questions_are_refused() -> None:
     problem = two_towers(2)
-    with pytest.raises(UsageError, match="no policy 'hefty'; there are auto, heft,"):
+    with pytest.raises(UsageError, match="no policy 'hefty'; there are auto, critical-path,"):
         place(problem, "hefty")
     with pytest.raises(UsageError, match="throughput"):
         place(dataclasses.replace(problem, objective="throughput"), "auto")
