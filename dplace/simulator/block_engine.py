@@ -85,18 +85,17 @@ class BlockEngine:
             transfer_target=target[order_of],
         )
         lengths = (end - start)[by_start]
+        busy_s = np.bincount(lowered.part_device, weights=lengths, minlength=num).astype(np.float64)
         timeline = Timeline(
             makespan_s=makespan_s,
-            bottleneck_s=float(lengths.max(initial=0.0)),
+            bottleneck_s=float(busy_s.max(initial=0.0)),
             part_start_s=start[by_start],
             part_end_s=end[by_start],
             op_start_s=op_start,
             op_end_s=op_end,
             transfer_start_s=sent[order_of],
             transfer_end_s=arrived[order_of],
-            busy_s=np.bincount(lowered.part_device, weights=lengths, minlength=num).astype(
-                np.float64
-            ),
+            busy_s=busy_s,
             weight_bytes=memory.weight_bytes(self._tables, placement),
             peak_bytes=self.peak_bound(placement),
         )
