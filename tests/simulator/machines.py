@@ -390,8 +390,8 @@ def leaving(world: World, unit: Sequence[int]) -> Iterable[tuple[int, int, int]]
 
 def host_s(world: World, value: int, source: int, target: int, *, pays: str = "target") -> float:
     """Return the time of a transfer between host memory and the accelerator that pays for it."""
-    if world.given_s is not None:
-        return world.pair_s(value, source, target)
+    if world.given_s is not None:  # no pair of devices is that of an accelerator and the host
+        return float(world.given_s[value].max())
     device = source if pays == "source" else target
     bytes_per_s = world.cluster.host_bytes_per_s[device]
     return float(world.cluster.host_latency_s[device] + world.size[value] / bytes_per_s)

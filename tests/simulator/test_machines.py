@@ -98,6 +98,14 @@ def test_a_value_is_there_at_the_end_of_its_op_or_of_its_transfer(machine: Machi
 
 
 @pytest.mark.parametrize("machine", OP_BY_OP)
+def test_an_op_starts_once_all_that_it_reads_is_there(machine: Machine) -> None:
+    problem = world(machine, "a, b, c=ab", given=[[[4]], [[2]], [[0]]], devices=3)
+    arrival = {"native": 5, "placeto": 5, "baechi": 1 + 4 + 2, "moirai": 1 + 4 + 2}
+    assert run(problem, [0, 1, 2]).op_start[2] == arrival.get(machine, 5)
+    assert run(problem, [0, 2, 2]).op_start[2] == 5
+
+
+@pytest.mark.parametrize("machine", OP_BY_OP)
 def test_given_times_hold_in_place_of_latency_and_bandwidth(machine: Machine) -> None:
     chain = "a, b=a, c=b"
     for given in ([[[2]], [[5]], [[0]]], [[[0, 2], [9, 0]], [[0, 9], [5, 0]], [[9, 9]] * 2]):
