@@ -1,5 +1,6 @@
 """Which op can start first, and where: the queue of the policies that ask this after each op."""
 
+import math
 from heapq import heappop, heappush
 
 from dplace.policies.list_schedule import ListSchedule
@@ -31,8 +32,6 @@ class EarliestFirst:
         """Of each device, (urgency, group) of those that could start before it is free."""
         self._kept: list[tuple[int, float] | None] = [None] * len(self.free_s)
         """The group that each device is kept for, and until when."""
-        self._held: list[list[int]] = [[] for _ in self.free_s]
-        """Groups that start later on a device than they could, for it is kept for another."""
         self._entries = [0] * schedule.num_groups
         self._missing = [len(makers) for makers in schedule.producers]
         for index, missing in enumerate(self._missing):
@@ -46,24 +45,27 @@ class EarliestFirst:
             MemoryLimitError: A group fits nowhere in what others have left.
         """
         best: tuple[float, float, int, int] | None = None
+        until_s = [0.0] * len(self.free_s)
         tries = 0
-        while tries < TRIES:
-            first = self._first()
+        while best is None or tries < TRIES:
+            first = self._first(until_s)
             if first is None or (best is not None and best <= first):
                 break
-            _, urgency, index, device = first
-            self._remove_first(device)
+            start, urgency, index, device = first
             if self._schedule.device[index] >= 0:
+                self._remove_first(device)
                 continue
             tries += 1
+            kept = self._kept[device]
+            if kept is not None and start < kept[1] and self._can_wait(index, device):
+                until_s[device] = kept[1]
+                continue
+            self._remove_first(device)
             if device not in self._schedule.choices(index):
                 if not self._entries[index]:
                     self._offer(index)
                 continue
-            start = self.start_s(index, device)
-            if (until := self._kept_until(index, device, start)) > start:
-                self._held[device].append(index)
-                start = until
+            start = max(self.start_s(index, device), until_s[device])
             found = (start, urgency, index, device)
             if best is None:
                 best = found
@@ -76,41 +78,35 @@ class EarliestFirst:
         """Return when a group can start on ``device``."""
         return max(self.free_s[device], self._schedule.ready_s(index, device))
 
-    def committed(self, index: int, device: int) -> None:
-        """Take note that a group was put on ``device``; offer what waited for it alone."""
+    def committed(
+        self, index: int, device: int, favourite: tuple[int, float] | None = None
+    ) -> None:
+        """Take note that a group was put on ``device``; offer what waited for it alone.
+
+        Args:
+            index: The group.
+            device: Where it is.
+            favourite: A group that the device is kept for, and until when: others wait, unless no
+                other device can start them so soon. It ends when the favourite, or another group
+                on the device, is committed.
+        """
         self.free_s[device] = max(self.free_s[device], self._schedule.end_s[index])
+        self._kept[device] = favourite
         for other, kept in enumerate(self._kept):
-            if kept is not None and (other == device or kept[0] == index):
-                self._release(other)
+            if kept is not None and self._schedule.device[kept[0]] >= 0:
+                self._kept[other] = None
         for reader in self._schedule.successors[index]:
             self._missing[reader] -= 1
             if not self._missing[reader]:
                 self._offer(reader)
 
-    def keep(self, device: int, index: int, until_s: float) -> None:
-        """Keep a device for one group until a time, for others unless they are held up by it.
-
-        That is until the group, or another one on the device, is committed.
-        """
-        if self._schedule.device[index] < 0:
-            self._kept[device] = (index, until_s)
-
-    def _kept_until(self, index: int, device: int, start_s: float) -> float:
-        """Return when a group may start on ``device`` if it can at ``start_s``."""
+    def _can_wait(self, index: int, device: int) -> bool:
+        """Return whether a group waits until ``device`` is no longer kept for another."""
         kept = self._kept[device]
-        if kept is None or kept[0] == index or kept[1] <= start_s:
-            return start_s
+        if kept is None or kept[0] == index:
+            return False
         others = [other for other in self._schedule.choices(index) if other != device]
-        soonest = min((self.start_s(index, other) for other in others), default=kept[1])
-        return kept[1] if soonest < kept[1] else start_s
-
-    def _release(self, device: int) -> None:
-        """Let all start on a device again when they can."""
-        self._kept[device] = None
-        for index in self._held[device]:
-            if self._schedule.device[index] < 0:
-                self._add(self.start_s(index, device), index, device)
-        self._held[device].clear()
+        return any(self.start_s(index, other) < kept[1] for other in others)
 
     def _offer(self, index: int) -> None:
         devices = self._schedule.choices(index)
@@ -120,11 +116,18 @@ class EarliestFirst:
             self._add(self.start_s(index, device), index, device)
 
     def _add(self, start_s: float, index: int, device: int) -> None:
-        heappush(self._coming[device], (start_s, self._urgency[index], index))
+        kept = self._kept[device]
+        is_kept_for = kept is not None and kept[0] == index
+        urgency = -math.inf if is_kept_for else self._urgency[index]
+        heappush(self._coming[device], (start_s, urgency, index))
         self._entries[index] += 1
 
-    def _first(self) -> tuple[float, float, int, int] | None:
-        """Return the entry with the first start as it was found, as (start, urgency, ...)."""
+    def _first(self, until_s: list[float]) -> tuple[float, float, int, int] | None:
+        """Return the entry with the first start as it was found, as (start, urgency, ...).
+
+        Args:
+            until_s: Of each device, when it may start anything.
+        """
         best: tuple[float, float, int, int] | None = None
         for device, free in enumerate(self.free_s):
             coming, waiting = self._coming[device], self._waiting[device]
@@ -132,9 +135,10 @@ class EarliestFirst:
                 _, urgency, index = heappop(coming)
                 heappush(waiting, (urgency, index))
             if waiting:
-                entry = (free, *waiting[0], device)
+                entry = (max(free, until_s[device]), *waiting[0], device)
             elif coming:
-                entry = (*coming[0], device)
+                start, urgency, index = coming[0]
+                entry = (max(start, until_s[device]), urgency, index, device)
             else:
                 continue
             if best is None or entry < best:

@@ -25,7 +25,7 @@ from dplace.schedule.rank import mean_seconds
 
 __all__ = ["EDGES_AT_ONCE", "favourite_children"]
 
-EDGES_AT_ONCE = 20_000
+EDGES_AT_ONCE = 5_000
 """Larger graphs are cut along their order; solving them whole would take time with the square of
 their size."""
 

@@ -34,9 +34,8 @@ def m_sct(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -
         while (choice := queue.pop()) is not None:
             start, op, device = choice
             schedule.commit(op, device, start)
-            queue.committed(op, device)
-            if favourite[op] >= 0:
-                queue.keep(device, favourite[op], schedule.end_s[op] + wait_s[op])
+            until_s = schedule.end_s[op] + wait_s[op]
+            queue.committed(op, device, (favourite[op], until_s) if favourite[op] >= 0 else None)
         return schedule.placement()
 
     return first_that_fits(evaluator, propose)

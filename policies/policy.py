@@ -18,6 +18,7 @@ from dplace.policies.local_search import local_search
 from dplace.policies.m_etf import m_etf
 from dplace.policies.m_sct import m_sct
 from dplace.policies.m_topo import m_topo
+from dplace.policies.metis import metis
 from dplace.policies.packing import packing
 from dplace.policies.random_placement import random_placement
 from dplace.policies.single import best_single_device_s, single
@@ -54,6 +55,7 @@ POLICIES: dict[str, Policy] = {
     "m-etf": m_etf,
     "m-sct": m_sct,
     "m-topo": m_topo,
+    "metis": metis,
     "packing": packing,
     "random": random_placement,
     "single": single,

@@ -154,7 +154,10 @@ def test_the_search_stays_within_its_budget_and_more_is_no_worse() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["auto", "critical-path", "heft", "local-search", "m-etf", "m-sct", "m-topo", "packing"],
+    [
+        *("auto", "critical-path", "heft", "local-search"),
+        *("m-etf", "m-sct", "m-topo", "metis", "packing"),
+    ],
 )
 def test_what_no_device_holds_is_spread_and_fits(name: str) -> None:
     # 12 weights of 100 on three devices of 460: four each, and some values.
