@@ -5,12 +5,19 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dplace.api_model import optimise_mode, prepare
 from dplace.errors import InputError, UsageError
-from dplace.report.profile import OpTypeTime, ProfiledLinks, ProfiledModel, ProfileReport
+from dplace.report.profile import (
+    OpTypeTime,
+    ProfiledCalls,
+    ProfiledLinks,
+    ProfiledModel,
+    ProfileReport,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -221,9 +228,7 @@ def _reported_links(found: LinkCosts, path: Path) -> ProfiledLinks:
     return ProfiledLinks(
         device=found.setting.device,
         between=found.between,
-        call_overhead_s=found.call_overhead_s,
-        single_call_overhead_s=found.single_call_overhead_s,
-        request_s=found.request_s,
+        calls=tuple(ProfiledCalls(**asdict(one)) for one in found.calls),
         latency_s=found.latency_s,
         bytes_per_s=found.bytes_per_s,
         relative_error=found.relative_error,

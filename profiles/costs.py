@@ -18,11 +18,13 @@ from dplace.cluster import Cluster
 from dplace.errors import InputError
 from dplace.graph_io.build import PlaceableModel
 from dplace.graph_io.optimise import OptimisedModel
+from dplace.profiles.calls import costs_at
 from dplace.profiles.catalogue import device_kind
 from dplace.profiles.machine import is_here, setting_here
 from dplace.profiles.roofline import modelled_seconds
 from dplace.profiles.signature import op_signatures
 from dplace.profiles.store import (
+    CallCosts,
     LinkCosts,
     ModelProfile,
     ProfileFile,
@@ -244,7 +246,6 @@ def _fault(
 def _with_links(cluster: Cluster, sources: list[_Source], placeable: PlaceableModel) -> Cluster:
     """Return the cluster with measured costs of calls and hand-overs, if it is plain CPUs."""
     kinds = {device.kind for device in cluster.devices}
-    hosts = {device.host for device in cluster.devices}
     # A link that the user has described himself is not replaced.
     is_file = cluster.spec.endswith((".yaml", ".yml"))
     if kinds != {"CPU"} or is_file or not _PLAIN_CPUS.fullmatch(cluster.spec):
@@ -269,23 +270,30 @@ def _with_links(cluster: Cluster, sources: list[_Source], placeable: PlaceableMo
                 if row != column and (source.host != target.host) == is_network:
                     latency_s[row, column] = links.latency_s
                     bytes_per_s[row, column] = links.bytes_per_s
-    if within is None:
-        return dataclasses.replace(cluster, latency_s=latency_s, bytes_per_s=bytes_per_s)
+    cluster = dataclasses.replace(cluster, latency_s=latency_s, bytes_per_s=bytes_per_s)
+    return _with_calls(cluster, within.calls, placeable) if within and within.calls else cluster
+
+
+def _with_calls(
+    cluster: Cluster, calls: tuple[CallCosts, ...], placeable: PlaceableModel
+) -> Cluster:
+    """Return the cluster with measured costs of calls and requests."""
+    graph = placeable.graph
+    # Each device has its share of the model, more or less: the placement is still to be found.
+    total_bytes = int(graph.weight_bytes.sum()) + int(graph.value_bytes.sum())
+    costs = costs_at(calls, total_bytes / cluster.num_devices)
     is_single = cluster.num_devices == 1
-    overhead_s = within.single_call_overhead_s if is_single else within.call_overhead_s
+    overhead_s = costs.single_call_overhead_s if is_single else costs.call_overhead_s
     host_latency_s = cluster.host_latency_s
-    if not is_single and len(hosts) == 1:
+    if not is_single and len({device.host for device in cluster.devices}) == 1:
         # One hand-over brings all inputs, and one returns all outputs; the simulator copies
         # value by value, so each is given its part of it.
-        graph = placeable.graph
         values = max(1, len(graph.graph_inputs), len(graph.graph_outputs))
-        host_latency_s = np.full(cluster.num_devices, within.request_s / 2 / values)
+        host_latency_s = np.full(cluster.num_devices, costs.request_s / 2 / values)
     return dataclasses.replace(
         cluster,
         devices=tuple(
             dataclasses.replace(device, call_overhead_s=overhead_s) for device in cluster.devices
         ),
-        latency_s=latency_s,
-        bytes_per_s=bytes_per_s,
         host_latency_s=host_latency_s,
     )

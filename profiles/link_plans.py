@@ -1,4 +1,4 @@
-"""Plans that are made to be measured: two chains of convolutions, cut in a given way."""
+"""Plans that are made to be measured: chains of convolutions, cut in a given way."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,15 +23,18 @@ from dplace.simulator.timeline import Lowered, Timeline
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Chains", "Layout", "chains_model", "chains_plan"]
+__all__ = ["Chains", "Joins", "Layout", "chains_model", "chains_plan"]
 
 Layout = Literal["single", "away", "whole", "cut"]
 """One part on the only device; one on the second of two devices; one on each; one for each step."""
+Joins = Literal["none", "within", "across"]
+"""What a step reads: what its chain has made last; the sum of that and what the other chain of its
+device has made, where each device has two chains; the sum with the other device's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chains:
-    """Two chains of equal convolutions."""
+    """Chains of equal convolutions, on two devices."""
 
     channels: int
     side: int
@@ -45,11 +48,10 @@ class Chains:
         return 4 * self.channels * self.side**2
 
 
-def chains_model(chains: Chains, *, crosses: bool) -> "onnx.ModelProto":
-    """Return the two chains, their values named by chain and step: ``0/3`` or ``1/3``.
+def chains_model(chains: Chains, joins: Joins) -> "onnx.ModelProto":
+    """Return the chains, their values named by chain and step: ``0/3`` or ``1/3``.
 
-    Args:
-        crosses: Each step reads the sum of what both chains made last.
+    Two of them; four where they are joined within a device, the first two on the first device.
     """
     from onnx import TensorProto, helper, numpy_helper
 
@@ -58,17 +60,17 @@ def chains_model(chains: Chains, *, crosses: bool) -> "onnx.ModelProto":
     deviation = 1 / np.sqrt(channels * kernel**2)
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
-    last = ["x", "x"]
+    last = ["x"] * (4 if joins == "within" else 2)
     for step in range(chains.steps):
         made: list[str] = []
-        for chain in (0, 1):
+        for chain, source in enumerate(last):
             name = f"{chain}/{step}"
             filters = rng.standard_normal((channels, channels, kernel, kernel)) * deviation
             weights.append(numpy_helper.from_array(filters.astype(np.float32), f"w{name}"))
-            source = last[chain]
-            if crosses and step:
+            if joins != "none" and step:
+                # The neighbour of chain 2 is chain 3, and the other way round.
+                nodes.append(helper.make_node("Add", [source, last[chain ^ 1]], [f"{name}/sum"]))
                 source = f"{name}/sum"
-                nodes.append(helper.make_node("Add", last, [source]))
             nodes.append(
                 helper.make_node(
                     "Conv",
@@ -91,15 +93,15 @@ def chains_model(chains: Chains, *, crosses: bool) -> "onnx.ModelProto":
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def chains_plan(chains: Chains, layout: Layout, *, crosses: bool, folder: Path) -> Path:
-    """Write a plan that runs the two chains and return its folder."""
+def chains_plan(chains: Chains, layout: Layout, joins: Joins, folder: Path) -> Path:
+    """Write a plan that runs the chains and return its folder."""
     folder.mkdir()
-    source = read_model(chains_model(chains, crosses=crosses))
+    source = read_model(chains_model(chains, joins))
     optimised = optimise(source, mode="none", opt_level="none", scratch=folder)
     placeable = build_op_graph(optimised.model, observe(optimised.model, {}))
     graph = placeable.graph
     cluster = read_cluster("1xCPU" if layout == "single" else "2xCPU")
-    lowered = _lowered(graph, _parts(graph, layout))
+    lowered = _lowered(graph, _parts(graph, layout, joins))
     problem = Problem(
         graph=graph,
         cluster=cluster,
@@ -126,22 +128,23 @@ def chains_plan(chains: Chains, layout: Layout, *, crosses: bool, folder: Path) 
     return folder
 
 
-def _parts(graph: OpGraph, layout: Layout) -> list[tuple[int, list[int]]]:
+def _parts(graph: OpGraph, layout: Layout, joins: Joins) -> list[tuple[int, list[int]]]:
     """Return the device and the ops of each part, in an order in which they can run."""
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, int, int], list[int]] = {}
     for op, name in enumerate(graph.op_names):
         chain, step = (int(number) for number in name.split("/")[:2])
+        device = chain // 2 if joins == "within" else chain
         match layout:
             case "single":
-                key = (0, 0)
+                key = (0, 0, 0)
             case "away":
-                key = (0, 1)
+                key = (0, 0, 1)
             case "whole":
-                key = (0, chain)
+                key = (0, 0, device)
             case "cut":
-                key = (step, chain)
+                key = (step, chain, device)
         groups.setdefault(key, []).append(op)
-    return [(chain, ops) for (_, chain), ops in sorted(groups.items())]
+    return [(device, ops) for (*_, device), ops in sorted(groups.items())]
 
 
 def _lowered(graph: OpGraph, parts: Sequence[tuple[int, list[int]]]) -> Lowered:

@@ -1,33 +1,31 @@
-"""Measure what calls and hand-overs cost between CPU devices of one process.
+"""Measure what hand-overs cost between CPU devices of one process, and calls (``calls.py``).
 
 Two chains of convolutions run side by side, a device each, through the very PlacedSession that
-plans run in: once as one part each, once cut into a part for each step, and once such that each
-step of a chain reads what the other chain has just made. What cutting adds is the overhead of a
-call, what crossing adds besides is the hand-over; over several sizes of values the latter is
-fitted as ``latency + bytes / bandwidth``.
+plans run in: once as one part, once cut into a part for each step, and both again such that each
+step of a chain reads what the other chain has just made. What crossing adds to what cutting costs
+is the hand-over; over several sizes of values it is fitted as ``latency + bytes / bandwidth``.
 
 Both devices are busy meanwhile, as in a plan: threads of one Python process wait for each other
-when their parts end, which makes a call several times as long as on one device alone.
+when their parts end.
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplace.errors import InputError
+from dplace.profiles.calls import measure_calls
 from dplace.profiles.catalogue import DeviceKind
 from dplace.profiles.line_fit import fit_line
-from dplace.profiles.link_plans import Chains, Layout, chains_plan
+from dplace.profiles.link_plans import Chains, Joins, Layout, chains_plan
 from dplace.profiles.machine import date_now, setting_here
-from dplace.profiles.measure import empty_call_s, plain_call
-from dplace.profiles.probe import SpeedProbe, undisturbed
 from dplace.profiles.store import LinkCosts
+from dplace.profiles.turns import Rounds, Turns
 from dplace.runtime.devices import usable_cores
 from dplace.runtime.placed_session import PlacedSession
 
@@ -43,19 +41,9 @@ SHAPES: tuple[tuple[int, int, int], ...] = (
 )
 """Channels, height and width, and kernel of the convolutions: 13 kB to 1.6 MB a value."""
 STEPS = 12
-LEAST_ROUNDS = 15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
-    """What was measured with values of one size, in seconds."""
-
-    size_bytes: int
-    call_s: float
-    hand_over_s: float
-
-
-def measure_links(kind: DeviceKind, *, limit_s: float = 20.0) -> tuple[LinkCosts, tuple[str, ...]]:
+def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts, tuple[str, ...]]:
     """Return the costs of calls and hand-overs of two CPU devices, and warnings.
 
     Args:
@@ -71,99 +59,58 @@ def measure_links(kind: DeviceKind, *, limit_s: float = 20.0) -> tuple[LinkCosts
         )
     if len(usable_cores()) < 2:
         raise InputError("--links: needs two cores, and this process may use one")
-    found = [_measured(shape, limit_s / len(SHAPES)) for shape in SHAPES]
-    sizes = np.array([costs.size_bytes for costs in found], dtype=np.float64)
-    line = fit_line(sizes, np.array([costs.hand_over_s for costs in found]))
-    single_s, request_s = _request_costs(limit_s / len(SHAPES))
+    turns = Turns()
+    calls = measure_calls(turns, limit_s / 2)
+    found = [_rounds(shape, turns, limit_s / 2 / len(SHAPES)) for shape in SHAPES]
+    sizes = [_chains(shape).value_bytes for shape in SHAPES]
+    seconds = [_hand_over_s(rounds, turns) for rounds in found]
+    line = fit_line(np.array(sizes, dtype=np.float64), np.array(seconds))
     costs = LinkCosts(
         setting=setting_here(kind),
         date=date_now(),
-        call_overhead_s=max(float(np.median([costs.call_s for costs in found])), 0.0),
-        single_call_overhead_s=single_s,
-        request_s=request_s,
+        calls=calls,
         latency_s=line.intercept,
         bytes_per_s=1 / line.slope,
         relative_error=line.relative_error,
-        sizes_bytes=tuple(costs.size_bytes for costs in found),
+        sizes_bytes=tuple(sizes),
         between="devices",
     )
     return costs, ()
 
 
-def _measured(shape: tuple[int, int, int], limit_s: float) -> _Costs:
-    """Measure the layouts with values of one size, by turns."""
-    chains = Chains(channels=shape[0], side=shape[1], kernel=shape[2], steps=STEPS)
+def _chains(shape: tuple[int, int, int]) -> Chains:
+    return Chains(channels=shape[0], side=shape[1], kernel=shape[2], steps=STEPS)
+
+
+def _rounds(shape: tuple[int, int, int], turns: Turns, limit_s: float) -> Rounds:
+    """Time the layouts with values of one size."""
     feeds = {"x": np.full((1, shape[0], shape[1], shape[1]), 0.5, np.float32)}
-    layouts: tuple[tuple[str, Layout, bool], ...] = (
-        ("one", "single", False),
-        ("whole", "whole", False),
-        ("cut", "cut", False),
-        ("crossed_one", "single", True),
-        ("crossed", "cut", True),
+    layouts: tuple[tuple[str, Layout, Joins], ...] = (
+        ("one", "single", "none"),
+        ("cut", "cut", "none"),
+        ("crossed one", "single", "across"),
+        ("crossed", "cut", "across"),
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dplace-")))
-        calls: dict[str, Callable[[], object]] = {}
-        for name, layout, crosses in layouts:
-            plan = chains_plan(chains, layout, crosses=crosses, folder=folder / name)
+
+        def timed(name: str, layout: Layout, joins: Joins) -> Callable[[], float]:
+            plan = chains_plan(_chains(shape), layout, joins, folder / name)
             session = stack.enter_context(PlacedSession(plan))
-            calls[name] = lambda run=session.run: run(None, feeds)  # type: ignore[misc]
-        times = _by_turns(calls, limit_s)
-    return _Costs(
-        size_bytes=chains.value_bytes,
-        call_s=_typical(times["cut"] - times["whole"]) / (STEPS - 1),
-        hand_over_s=_typical(
-            times["crossed"] - times["crossed_one"] / 2 - (times["cut"] - times["one"] / 2)
-        )
-        / (STEPS - 1),
-    )
 
-
-def _request_costs(limit_s: float) -> tuple[float, float]:
-    """Return what a request costs beside its ops, and beside that on a device's own thread."""
-    chains = Chains(channels=SHAPES[0][0], side=SHAPES[0][1], kernel=1, steps=STEPS)
-    feeds = {"x": np.full((1, chains.channels, chains.side, chains.side), 0.5, np.float32)}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dplace-")))
-        calls: dict[str, Callable[[], object]] = {}
-        for layout in ("single", "away"):
-            plan = chains_plan(chains, layout, crosses=False, folder=folder / layout)
-            session = stack.enter_context(PlacedSession(plan))
-            calls[layout] = lambda run=session.run: run(None, feeds)  # type: ignore[misc]
-        part = next((folder / "single" / "parts").glob("*.onnx"))
-        calls["plain"] = plain_call(part, feeds)
-        times = _by_turns(calls, limit_s)
-    beside_s = _typical(times["single"] - times["plain"])
-    return (
-        max(beside_s, 0.0) + empty_call_s(),
-        max(_typical(times["away"] - times["single"]), 0.0),
-    )
-
-
-def _typical(differences: NDArray[np.float64]) -> float:
-    return float(np.median(differences))
-
-
-def _by_turns(
-    calls: Mapping[str, Callable[[], object]], limit_s: float
-) -> dict[str, NDArray[np.float64]]:
-    """Return the seconds of each call, round by round, of undisturbed rounds."""
-    probe = SpeedProbe()
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    probes: list[float] = [probe.take()]
-    started_s = time.perf_counter()
-    rounds = 0
-    while rounds < LEAST_ROUNDS or time.perf_counter() - started_s < limit_s:
-        for name, call in calls.items():
-            call()  # what the others' weights pushed out of the caches comes back
-            found = []
-            for _ in range(2):
+            def call() -> float:
                 begun_s = time.perf_counter()
-                call()
-                found.append(time.perf_counter() - begun_s)
-            times[name].append(min(found))
-        probes.append(probe.take())
-        rounds += 1
-    ends = np.stack([probes[:-1], probes[1:]], axis=1)
-    kept = undisturbed(ends)
-    return {name: np.array(seconds)[kept] for name, seconds in times.items()}
+                session.run(None, feeds)
+                return time.perf_counter() - begun_s
+
+            return call
+
+        return turns.take({layout[0]: timed(*layout) for layout in layouts}, limit_s)
+
+
+def _hand_over_s(rounds: Rounds, turns: Turns) -> float:
+    times = rounds.at_speed(turns.best_s)
+    # Both chains are of equal work, so each device's is half of that of one device.
+    crossed: NDArray[np.float64] = times["crossed"] - times["crossed one"] / 2
+    cut: NDArray[np.float64] = times["cut"] - times["one"] / 2
+    return float(np.median(crossed - cut)) / (STEPS - 1)

@@ -94,9 +94,7 @@ def measure_network(address: str, kind: DeviceKind) -> tuple[LinkCosts, tuple[st
     costs = LinkCosts(
         setting=setting_here(kind),
         date=date_now(),
-        call_overhead_s=0.0,
-        single_call_overhead_s=0.0,
-        request_s=0.0,
+        calls=(),
         latency_s=line.intercept,
         bytes_per_s=1 / line.slope,
         relative_error=line.relative_error,

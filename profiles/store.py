@@ -16,6 +16,7 @@ from dplace.new_file import new_file
 from dplace.profiles.stored_fields import Fields, as_list
 
 __all__ = [
+    "CallCosts",
     "LinkCosts",
     "ModelProfile",
     "OpTime",
@@ -103,17 +104,27 @@ class ModelProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCosts:
-    """What calls cost on one kind of device, and handing a value from one device to another."""
+class CallCosts:
+    """What calls cost where a device touches so many bytes in a request."""
 
-    setting: Setting
-    date: str
+    working_set_bytes: int
+    """Weights and values of a device: the more, the less is left in its caches for a call."""
     call_overhead_s: float
     """One more part, beside its ops."""
     single_call_overhead_s: float
     """A request to a plan of one device, beside its ops."""
     request_s: float
     """Bringing a request to a device's thread and its outputs back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkCosts:
+    """What calls cost on one kind of device, and handing a value from one device to another."""
+
+    setting: Setting
+    date: str
+    calls: tuple[CallCosts, ...]
+    """The smallest working set first; none for a network."""
     latency_s: float
     """From the end of a part to the start of one that waits for it on another device."""
     bytes_per_s: float
@@ -275,12 +286,25 @@ def _links(entry: object) -> LinkCosts:
     return LinkCosts(
         setting=_setting(fields),
         date=fields.text("date"),
-        call_overhead_s=fields.number("call_overhead_s"),
-        single_call_overhead_s=fields.number("single_call_overhead_s"),
-        request_s=fields.number("request_s"),
+        calls=tuple(
+            sorted(
+                (_call_costs(call) for call in as_list(fields.content, "calls")),
+                key=lambda costs: costs.working_set_bytes,
+            )
+        ),
         latency_s=fields.number("latency_s"),
         bytes_per_s=fields.number("bytes_per_s", above=True),
         relative_error=fields.number("relative_error"),
         sizes_bytes=tuple(size for size in sizes if isinstance(size, int)),
         between=fields.text("between"),
+    )
+
+
+def _call_costs(entry: object) -> CallCosts:
+    fields = Fields("calls", entry)
+    return CallCosts(
+        working_set_bytes=int(fields.number("working_set_bytes")),
+        call_overhead_s=fields.number("call_overhead_s"),
+        single_call_overhead_s=fields.number("single_call_overhead_s"),
+        request_s=fields.number("request_s"),
     )

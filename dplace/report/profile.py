@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["OpTypeTime", "ProfileReport", "ProfiledLinks", "ProfiledModel"]
+__all__ = ["OpTypeTime", "ProfileReport", "ProfiledCalls", "ProfiledLinks", "ProfiledModel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,24 @@ class ProfiledModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledCalls:
+    """What calls cost where a device touches so many bytes in a request."""
+
+    working_set_bytes: int
+    call_overhead_s: float
+    single_call_overhead_s: float
+    request_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledLinks:
     """What calls and hand-overs cost."""
 
     device: str
     between: str
     """``devices`` of one process, or ``hosts``."""
-    call_overhead_s: float
-    single_call_overhead_s: float
-    request_s: float
+    calls: tuple[ProfiledCalls, ...]
+    """The smallest working set first; none for a network."""
     latency_s: float
     bytes_per_s: float
     relative_error: float

@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dplace.report.plain import time_text
-from dplace.report.profile import ProfiledLinks, ProfiledModel, ProfileReport
+from dplace.report.plain import size_text, time_text
+from dplace.report.profile import ProfiledCalls, ProfiledLinks, ProfiledModel, ProfileReport
 from dplace.report.table import cell, columns, facts
 
 __all__ = ["profile_table"]
@@ -72,9 +72,13 @@ def _links_block(links: ProfiledLinks) -> RenderableType:
     ]
     if not network:
         lines[1:1] = [
-            ("One device", f"a request takes {time_text(links.single_call_overhead_s)} more"),
-            ("Request", f"another {time_text(links.request_s)} to a device's thread and back"),
-            ("Part", f"{time_text(links.call_overhead_s)} beside its ops"),
+            ("Calls", f"{size_text(calls.working_set_bytes)} a device: {_calls_text(calls)}")
+            for calls in links.calls
         ]
     lines.append(("Stored", str(links.path)))
     return facts(lines)
+
+
+def _calls_text(calls: ProfiledCalls) -> str:
+    part, request = time_text(calls.call_overhead_s), time_text(calls.request_s)
+    return f"{part} a part, {request} a request, {time_text(calls.single_call_overhead_s)} alone"

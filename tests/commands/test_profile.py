@@ -9,7 +9,13 @@ import pytest
 
 from dplace.errors import InputError
 from dplace.profiles.store import read_profile
-from dplace.report.profile import OpTypeTime, ProfiledLinks, ProfiledModel, ProfileReport
+from dplace.report.profile import (
+    OpTypeTime,
+    ProfiledCalls,
+    ProfiledLinks,
+    ProfiledModel,
+    ProfileReport,
+)
 from tests.commands.conftest import Dplace, Record
 from tests.graph_io.models import parse
 
@@ -40,9 +46,20 @@ def profiled(**changes: Any) -> ProfiledModel:
 LINKS = ProfiledLinks(
     device="CPU",
     between="devices",
-    call_overhead_s=40e-6,
-    single_call_overhead_s=30e-6,
-    request_s=90e-6,
+    calls=(
+        ProfiledCalls(
+            working_set_bytes=800_000,
+            call_overhead_s=25e-6,
+            single_call_overhead_s=30e-6,
+            request_s=90e-6,
+        ),
+        ProfiledCalls(
+            working_set_bytes=59_000_000,
+            call_overhead_s=80e-6,
+            single_call_overhead_s=95e-6,
+            request_s=150e-6,
+        ),
+    ),
     latency_s=31e-6,
     bytes_per_s=9.5e9,
     relative_error=0.12,
@@ -102,14 +119,14 @@ def test_links(dplace: Dplace, record: Record) -> None:
     assert (
         result.out
         == """\
-Between     two CPU devices of one process
-One device  a request takes 0.030 ms more
-Request     another 0.090 ms to a device's thread and back
-Part        0.040 ms beside its ops
-Latency     0.031 ms
-Bandwidth   9.50 GB/s
-Fit         half of the sizes are within 12 %
-Stored      links.json
+Between    two CPU devices of one process
+Calls      800.0 kB a device: 0.025 ms a part, 0.090 ms a request, 0.030 ms
+           alone
+Calls      59.0 MB a device: 0.080 ms a part, 0.150 ms a request, 0.095 ms alone
+Latency    0.031 ms
+Bandwidth  9.50 GB/s
+Fit        half of the sizes are within 12 %
+Stored     links.json
 """
     )
 

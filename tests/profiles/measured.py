@@ -5,7 +5,7 @@ from typing import Any
 
 from dplace.profiles import device_kind
 from dplace.profiles.machine import setting_here
-from dplace.profiles.store import LinkCosts, ModelProfile, OpTime
+from dplace.profiles.store import CallCosts, LinkCosts, ModelProfile, OpTime
 
 __all__ = ["links", "model_profile", "op_time"]
 
@@ -48,9 +48,14 @@ def links(**changes: Any) -> LinkCosts:
     made = LinkCosts(
         setting=setting_here(device_kind("CPU")),
         date="2026-05-01T12:00:00Z",
-        call_overhead_s=1e-4,
-        single_call_overhead_s=2e-4,
-        request_s=4e-4,
+        calls=(
+            CallCosts(
+                working_set_bytes=10**6,
+                call_overhead_s=1e-4,
+                single_call_overhead_s=2e-4,
+                request_s=4e-4,
+            ),
+        ),
         latency_s=3e-4,
         bytes_per_s=1e9,
         relative_error=0.1,

@@ -11,9 +11,11 @@ import pytest
 from dplace.errors import InputError
 from dplace.graph_io.optimise import OptimizeMode
 from dplace.profiles import modelled_seconds, read_cluster
+from dplace.profiles.calls import costs_at
 from dplace.profiles.costs import Costs, known_costs
 from dplace.profiles.signature import op_signatures
 from dplace.profiles.store import (
+    CallCosts,
     LinkCosts,
     ModelProfile,
     ProfileFile,
@@ -173,6 +175,24 @@ def test_one_device_has_the_overhead_of_its_own() -> None:
     cluster = costs("1xCPU").cluster
     assert cluster.devices[0].call_overhead_s == 2e-4
     assert cluster.host_latency_s.tolist() == [0.0]
+
+
+def test_calls_cost_more_where_the_model_does_not_fit_the_caches() -> None:
+    small, large = (
+        CallCosts(
+            working_set_bytes=size,
+            call_overhead_s=call_s,
+            single_call_overhead_s=2 * call_s,
+            request_s=4 * call_s,
+        )
+        for size, call_s in ((1024, 2e-5), (64 * 1024, 8e-5))
+    )
+    stored(links(calls=(small, large)))
+    # Four values of 16 KiB on two devices: 32 KiB each, five of six doublings from 1 to 64 KiB.
+    assert costs("2xCPU").cluster.devices[0].call_overhead_s == pytest.approx(7e-5)
+    assert costs_at((small, large), 8 * 1024).call_overhead_s == pytest.approx(5e-5)
+    assert costs_at((small, large), 1e9).single_call_overhead_s == pytest.approx(16e-5)
+    assert costs_at((small, large), 0).request_s == pytest.approx(8e-5)
 
 
 @pytest.mark.parametrize("cluster", ["2xCPU@10gbe", "2xV100", "1xCPU+1xV100"])

@@ -43,9 +43,12 @@ def test_costs_are_never_negative(seconds: list[float]) -> None:
 def test_calls_and_hand_overs_take_what_such_things_take() -> None:
     found, warnings = measure_links(device_kind("CPU"), limit_s=0.5)
     assert warnings == ()
-    assert 0 < found.single_call_overhead_s < 0.01
-    assert 0 <= found.call_overhead_s < 0.01
-    assert 0 <= found.request_s < 0.05
+    sizes = [calls.working_set_bytes for calls in found.calls]
+    assert sizes == sorted(sizes)
+    for calls in found.calls:
+        assert 0 < calls.single_call_overhead_s < 0.01
+        assert 0 <= calls.call_overhead_s < 0.01
+        assert 0 <= calls.request_s < 0.05
     assert 0 <= found.latency_s < 0.05
     assert found.bytes_per_s > 1e7
     assert found.between == "devices"
