@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dplace.lowering import Evaluator
 from dplace.placement import repair
 from dplace.policies.memory import Units, no_room
-from dplace.policies.metis_call import MODES, partition
+from dplace.policies.metis_call import partitions
 from dplace.policies.transfer_times import mean_transfer_s
 from dplace.problem import Problem
 from dplace.schedule.rank import mean_seconds
@@ -63,11 +63,7 @@ def _partitions(evaluator: Evaluator, units: Units) -> list[Long]:
     columns = [graph.weights[:, :1]]
     if evaluator.is_memory_tight and graph.weights[:, 1].any():
         columns += [graph.weights, graph.weights[:, 1:]]
-    return [
-        partition(graph.edges, column, num_parts, mode)[graph.vertex]
-        for column in columns
-        for mode in MODES
-    ]
+    return [part[graph.vertex] for part in partitions(graph.edges, columns, num_parts)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
