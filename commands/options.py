@@ -63,8 +63,9 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="POLICY",
-        help="How to decide: single, random, heft, m-etf, packing, local-search, or auto, "
-        "which takes the best of them and improves it by search.",
+        help="How to decide: single, random, packing, heft, critical-path, m-topo, m-etf, m-sct, "
+        "metis, local-search; exhaustive for small graphs; or auto, which takes the best of the "
+        "quick ones and improves it by search.",
     ),
 ]
 Objective = Annotated[

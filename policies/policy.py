@@ -13,6 +13,7 @@ from dplace.lowering import Evaluator
 from dplace.placement import check_placement
 from dplace.policies.auto import auto, race
 from dplace.policies.critical_path import critical_path
+from dplace.policies.exhaustive import exhaustive
 from dplace.policies.heft import heft
 from dplace.policies.local_search import local_search
 from dplace.policies.m_etf import m_etf
@@ -50,6 +51,7 @@ class Policy(Protocol):
 POLICIES: dict[str, Policy] = {
     "auto": auto,
     "critical-path": critical_path,
+    "exhaustive": exhaustive,
     "heft": heft,
     "local-search": local_search,
     "m-etf": m_etf,
