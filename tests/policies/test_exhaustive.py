@@ -69,7 +69,7 @@ def test_no_placement_beats_it_by_the_rules_of_others(
     if seed % 2:
         shape = (problem.graph.num_values, problem.num_devices, problem.num_devices)
         ticks = rng.integers(0, 9, shape if seed == 1 else (shape[0], 1, 1))
-        problem = dataclasses.replace(problem, transfer_s=4.0 * TICK * ticks)
+        problem = dataclasses.replace(problem, transfer_s=ticks.astype(np.float64) * 4 * TICK)
     evaluator = Evaluator(problem)
     best = min(evaluator.best_rule(row)[0].makespan_s for row in all_placements(problem))
     assert found(problem)[0].makespan_s == best
