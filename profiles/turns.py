@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.profiles.measure import pinned
+from dplace.profiles.measure import pinned, settle
 from dplace.profiles.probe import SpeedProbe
 from dplace.runtime.devices import usable_cores
 
@@ -54,8 +54,8 @@ class Turns:
     ) -> Rounds:
         """Return what each call says that it took, round by round until the time is up.
 
-        Each call goes once before it counts: what the others' weights pushed out of the caches
-        comes back.
+        Each call goes a few times before it counts: what the others' weights pushed out of the
+        caches comes back.
         """
         rows: list[list[float]] = []
         probes: list[list[float]] = []
@@ -64,7 +64,7 @@ class Turns:
             row: list[float] = []
             found = self._probed()
             for call in calls.values():
-                call()
+                settle(call)
                 row.append(call())
                 found += self._probed()
             rows.append(row)

@@ -1,7 +1,10 @@
 """Calls that take turns: which rounds count, and what they are brought to."""
 
+import itertools
+
 import numpy as np
 
+from dplace.profiles.measure import SETTLE_RUNS
 from dplace.profiles.turns import FEWEST, Rounds, Turns, even_rounds
 
 
@@ -24,7 +27,7 @@ def test_slow_rounds_are_brought_to_the_best_speed() -> None:
     assert rounds.at_speed(1.0)["a"].tolist() == [3.0] * 20
 
 
-def test_each_call_is_made_twice_a_round_and_counts_once() -> None:
+def test_each_call_comes_to_rest_before_it_counts() -> None:
     made: list[str] = []
 
     def call(name: str, seconds: float) -> float:
@@ -35,7 +38,9 @@ def test_each_call_is_made_twice_a_round_and_counts_once() -> None:
     rounds = turns.take(
         {"a": lambda: call("a", 1.0), "b": lambda: call("b", 2.0)}, limit_s=0.0, least=3
     )
-    assert made == ["a", "a", "b", "b"] * 3
+    # On a busy machine even these may take so long that they come to rest sooner.
+    assert [name for name, _ in itertools.groupby(made)] == ["a", "b"] * 3
+    assert 2 * 6 <= len(made) <= (SETTLE_RUNS + 1) * 6
     assert rounds.seconds["b"].tolist() == [2.0] * 3
     assert rounds.probes_s.shape[0] == 3
     assert rounds.probes_s.min() <= turns.best_s <= rounds.probes_s.max()
