@@ -1,5 +1,6 @@
 """Measuring ops: what the profiler adds is taken out, and real runs on small models."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,17 @@ from dplace.errors import ModelError
 from dplace.graph_io.optimise import OptimizeMode, optimise
 from dplace.graph_io.read import read_model
 from dplace.profiles import device_kind
-from dplace.profiles.measure import Effort, net_seconds, quickest, spread
+from dplace.profiles.measure import (
+    SETTLE_RUNS,
+    SETTLE_S,
+    WARMUP,
+    Effort,
+    RunLog,
+    net_seconds,
+    quickest,
+    settle,
+    spread,
+)
 from dplace.profiles.probe import undisturbed
 from dplace.profiles.profiling import profile_model
 from dplace.profiles.store import ModelProfile
@@ -54,6 +65,24 @@ def test_disturbed_runs_are_left_out_if_there_are_others() -> None:
     assert undisturbed(probes).tolist() == list(range(10))
     assert len(undisturbed(probes[5:])) == 8
     assert undisturbed(np.zeros((0, 2))).tolist() == []
+
+
+def test_only_timed_runs_under_the_profiler_count() -> None:
+    log = RunLog()
+    for _ in range(2):
+        log.traced_before += 4
+        log.add_traced(1e-3)
+    # The first runs warm up, and four before each come to rest.
+    assert log.traced_runs == [WARMUP + 4, WARMUP + 9]
+
+
+def test_a_session_comes_to_rest_after_a_few_runs_or_some_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter(np.arange(0.0, 1.0, SETTLE_S / 8))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    assert settle(lambda: None) == SETTLE_RUNS
+    assert settle(lambda: [next(clock) for _ in range(9)]) == 1
 
 
 def profiled(

@@ -137,6 +137,16 @@ def test_a_bandwidth_of_nothing_is_refused(tmp_path: Path) -> None:
         read_profile(path)
 
 
+def test_hand_overs_without_costs_of_calls_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_profile(ProfileFile(links=(links(),)), path)
+    content = json.loads(path.read_text())
+    del content["links"][0]["calls"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"a\.json: calls: expected a list, got None"):
+        read_profile(path)
+
+
 def test_differences_are_said_in_words() -> None:
     made = Setting(device="CPU", onnxruntime="1.20", provider="p", cpu="x86_64", processor="A")
     here = dataclasses.replace(made, onnxruntime="1.31", processor="B")
