@@ -75,8 +75,8 @@ class _Merging:
         self._left = num
         self._work: list[float] = np.bincount(self._unit, mean_seconds(problem), num).tolist()
         self._bytes: list[float] = _weight_bytes(problem, self._unit, num).tolist()
-        self._most_work = LARGEST_SHARE * sum(self._work) / max_groups
-        self._most_bytes = LARGEST_SHARE * sum(self._bytes) / max_groups
+        self._most_work: float = LARGEST_SHARE * sum(self._work) / max_groups
+        self._most_bytes: float = LARGEST_SHARE * sum(self._bytes) / max_groups
         _, heads = np.unique(self._unit, return_index=True)
         self._allowed = [row.tobytes() for row in allowed_devices(problem)[heads]]
         self._after: list[set[int]] = [set() for _ in range(num)]
