@@ -10,6 +10,8 @@ then for the transfer and the call of a new part. This relaxes that an op has on
 ``sum over i of min over d of y(d) * seconds(i, d)``: the dual of spreading fractions of ops over
 unlike devices (Lenstra, Shmoys, Tardos, Mathematical Programming 46, 1990). Any weights give a
 bound; multiplicative updates find good ones. A first call is paid besides.
+
+Where a device that has all ops is called for another price, that placement is counted apart.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +48,22 @@ def lower_bound_s(problem: Problem, tables: "Tables | None" = None) -> float:
         best = path_bound_s(tables, allowed)
     else:
         best = max(path_bound_s(tables, allowed), work_bound_s(problem, allowed))
+    if problem.machine == "native":
+        best = min(best, _alone_s(problem, allowed))
     return best * ROUNDING
+
+
+def _alone_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
+    """Return what a device that has all ops takes at least, if its call then has its own price."""
+    seconds = np.where(allowed, problem.seconds, np.inf).sum(axis=0)
+    return min(
+        (
+            device.single_call_overhead_s + float(seconds[index])
+            for index, device in enumerate(problem.cluster.devices)
+            if device.single_call_overhead_s is not None
+        ),
+        default=np.inf,
+    )
 
 
 def path_bound_s(tables: "Tables", allowed: NDArray[np.bool_]) -> float:

@@ -33,6 +33,9 @@ class Device:
     """Memory that weights and activations may take; above 0."""
     call_overhead_s: float
     """Time that one session call costs beside its ops, in seconds; at least 0."""
+    single_call_overhead_s: float | None = None
+    """The same for a CPU device that has all ops: its requests run in the caller's thread, so they
+    pay this and no latency between host memory and the device. None if it is no different."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -81,6 +81,7 @@ def make_plan(
                 host=device.host,
                 memory_bytes=device.memory_bytes,
                 call_overhead_s=device.call_overhead_s,
+                single_call_overhead_s=device.single_call_overhead_s,
                 num_ops=int(counts[index]),
                 weight_bytes=int(timeline.weight_bytes[index]),
                 peak_bytes=int(timeline.peak_bytes[index]),

@@ -60,29 +60,35 @@ def _chains(shape: tuple[int, int]) -> Chains:
 
 
 def _rounds(shape: tuple[int, int], turns: Turns, limit_s: float) -> Rounds:
-    """Time the layouts; of those of one part, what passes beside the part."""
+    """Time the layouts, and what passes beside the longest part where each device has one."""
     chains = _chains(shape)
     feeds = {"x": np.full((1, shape[0], shape[1], shape[1]), 0.5, np.float32)}
-    layouts: tuple[Layout, ...] = ("whole", "cut", "single", "away")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dplace-")))
 
-        def timed(layout: Layout) -> Callable[[], float]:
+        def opened(layout: Layout) -> PlacedSession:
             plan = chains_plan(chains, layout, "within", folder / layout)
-            session = stack.enter_context(PlacedSession(plan))
+            return stack.enter_context(PlacedSession(plan))
 
-            def call() -> float:
-                busy_s = sum(device.busy_s for device in session.usage())
-                begun_s = time.perf_counter()
-                session.run(None, feeds)
-                took_s = time.perf_counter() - begun_s
-                if layout in ("whole", "cut"):
-                    return took_s
-                return took_s - (sum(device.busy_s for device in session.usage()) - busy_s)
+        def took_s(session: PlacedSession) -> float:
+            begun_s = time.perf_counter()
+            session.run(None, feeds)
+            return time.perf_counter() - begun_s
 
-            return call
+        def beside_s(session: PlacedSession) -> float:
+            before = [device.busy_s for device in session.usage()]
+            found_s = took_s(session)
+            after = [device.busy_s for device in session.usage()]
+            return found_s - max(b - a for a, b in zip(before, after, strict=True))
 
-        return turns.take({layout: timed(layout) for layout in layouts}, limit_s)
+        single, whole, cut = opened("single"), opened("whole"), opened("cut")
+        calls: dict[str, Callable[[], float]] = {
+            "whole": lambda: took_s(whole),
+            "cut": lambda: took_s(cut),
+            "beside single": lambda: beside_s(single),
+            "beside whole": lambda: beside_s(whole),
+        }
+        return turns.take(calls, limit_s)
 
 
 def _costs(shape: tuple[int, int], rounds: Rounds, turns: Turns) -> CallCosts:
@@ -96,9 +102,9 @@ def _costs(shape: tuple[int, int], rounds: Rounds, turns: Turns) -> CallCosts:
         # A step makes a sum and a convolution.
         working_set_bytes=parts * (weight_bytes + 2 * chains.value_bytes),
         call_overhead_s=call_s,
-        single_call_overhead_s=_typical(times["single"]) + empty_s,
-        # The one call of such a plan costs a call's overhead too.
-        request_s=max(_typical(times["away"]) + empty_s - call_s, 0.0),
+        single_call_overhead_s=_typical(times["beside single"]) + empty_s,
+        # The one call of a device costs a call's overhead too.
+        request_s=max(_typical(times["beside whole"]) + empty_s - call_s, 0.0),
     )
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chains", "Joins", "Layout", "chains_model", "chains_plan"]
 
-Layout = Literal["single", "away", "whole", "cut"]
-"""One part on the only device; one on the second of two devices; one on each; one for each step."""
+Layout = Literal["single", "whole", "cut"]
+"""One part on the only device; one on each of two devices; one for each step."""
 Joins = Literal["none", "within", "across"]
 """What a step reads: what its chain has made last; the sum of that and what the other chain of its
 device has made, where each device has two chains; the sum with the other device's."""
@@ -137,8 +137,6 @@ def _parts(graph: OpGraph, layout: Layout, joins: Joins) -> list[tuple[int, list
         match layout:
             case "single":
                 key = (0, 0, 0)
-            case "away":
-                key = (0, 0, 1)
             case "whole":
                 key = (0, 0, device)
             case "cut":

@@ -96,6 +96,7 @@ def make_cluster(
     num_devices: int,
     *,
     overhead_s: float = 0.0,
+    single_s: float | None = None,
     latency_s: float = 0.0,
     bytes_per_s: float = np.inf,
     host_latency_s: float = 0.0,
@@ -117,6 +118,7 @@ def make_cluster(
                 host=0,
                 memory_bytes=memories[index],
                 call_overhead_s=overhead_s,
+                single_call_overhead_s=single_s,
             )
             for index in range(num_devices)
         ),
@@ -192,17 +194,20 @@ def random_problem(
     unlike: bool = False,
     max_ticks: int = 64,
     overhead_ticks: int = 8,
+    single_ticks: int | None = None,
     window: int | None = None,
     max_kib: int = 8,
 ) -> Problem:
     """Return a random graph on equal devices, or with ``unlike`` on devices of other speeds.
 
-    Ops take 0 to ``max_ticks`` ticks, a call ``overhead_ticks``, a transfer 4 and 1 for each KiB.
+    Ops take 0 to ``max_ticks`` ticks, a call ``overhead_ticks``, or ``single_ticks`` where one
+    device has all ops, a transfer 4 and 1 for each KiB.
     """
     graph = random_graph(rng, num_ops, window=window, max_kib=max_kib)
     cluster = make_cluster(
         num_devices,
         overhead_s=overhead_ticks * TICK,
+        single_s=None if single_ticks is None else single_ticks * TICK,
         latency_s=4 * TICK,
         bytes_per_s=1024 / TICK,
         host_latency_s=2 * TICK if unlike else 0.0,

@@ -37,6 +37,7 @@ def test_no_placement_beats_the_bound(seed: int) -> None:
         contention=get_args(Contention)[seed % 5],
         unlike=bool(seed % 2),
         overhead_ticks=int(rng.choice([0, 4, 16])),
+        single_ticks=2 if seed % 5 < 2 else None,
     )
     if seed % 3 == 0:
         problem.pins[rng.integers(problem.num_ops)] = rng.integers(num_devices)
@@ -93,3 +94,12 @@ def test_work_that_only_one_device_can_do_bounds_it() -> None:
 def test_no_ops_take_no_time() -> None:
     problem = make_problem(make_graph([], []), make_cluster(2), np.zeros((0, 2)))
     assert lower_bound_s(problem) == 0.0
+
+
+def test_one_device_alone_has_a_bound_of_its_own() -> None:
+    graph = make_graph([["x"], ["x"]], [["a"], ["b"]])
+    for single_s, expected in ((0.5, 0.5 + 4.0), (9.0, 2.0 + 1.0 + 2.0 + 2.0)):
+        cluster = make_cluster(2, overhead_s=1.0, single_s=single_s, host_latency_s=2.0)
+        problem = make_problem(graph, cluster, [2.0, 2.0])
+        assert lower_bound_s(problem) == pytest.approx(expected)
+        assert exhaustive(problem).makespan_s == pytest.approx(expected)

@@ -79,6 +79,8 @@ class PlannedDevice:
     host: int
     memory_bytes: int
     call_overhead_s: float
+    single_call_overhead_s: float | None = None
+    """As in ``dplace.cluster.Device``; None too where an older dplace wrote the plan."""
     num_ops: int
     weight_bytes: int
     peak_bytes: int

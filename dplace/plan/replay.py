@@ -72,6 +72,7 @@ def planned_cluster(plan: Plan) -> Cluster:
                 host=device.host,
                 memory_bytes=device.memory_bytes,
                 call_overhead_s=device.call_overhead_s,
+                single_call_overhead_s=device.single_call_overhead_s,
             )
             for device in plan.devices
         ),

@@ -58,7 +58,7 @@ class PlacedSession:
     number of threads may call ``run`` at once; their requests overlap on the devices. Close it, or
     use it as a context manager, to give the weights' memory back.
 
-    Every device has a thread, that of a CPU device pinned to a core. Where the plan has but one
+    Every device has a thread, that of a CPU device pinned to a core. Where all parts lie on one
     CPU device, the caller's thread does its work, one request at a time.
 
     Outputs of types that NumPy lacks (bfloat16, float8, int4, ...) come as arrays of ml_dtypes,
@@ -96,7 +96,6 @@ class PlacedSession:
         check_fingerprint(plan)
         self.plan = plan
         self._devices = resolve_devices(plan, allow_cpu=allow_cpu)
-        self._is_single = len(self._devices) == 1 and self._devices[0].is_cpu
         self._check = InputCheck(plan.inputs, plan.overridable)
         self._output_names = tuple(value.name for value in plan.outputs)
         self._numbers = itertools.count()
@@ -108,6 +107,7 @@ class PlacedSession:
         self._is_closed = False
         self._parts: dict[str, LoadedPart] = {}
         self._workers = [Worker(device) for device in self._devices]
+        self._lone = _lone_worker(plan, self._workers)
         self._finalizer = weakref.finalize(self, _stop, self._workers)
         self._open(path)
         self._route(self._output_names)
@@ -116,12 +116,11 @@ class PlacedSession:
         """Open all parts, each in the thread that will run it."""
         answers: SimpleQueue[Exception | None] = SimpleQueue()
         level = "none" if self.plan.optimize == "native" else self.plan.opt_level
+        if self._lone is not None:
+            _opener(self.plan, folder, self._lone.device, level, self._parts)()
+            return
         for worker in self._workers:
-            opener = _opener(self.plan, folder, worker.device, level, self._parts)
-            if self._is_single:
-                opener()
-                return
-            worker.start(opener, answers.put)
+            worker.start(_opener(self.plan, folder, worker.device, level, self._parts), answers.put)
         errors = [error for _ in self._workers if (error := answers.get()) is not None]
         if errors:
             self.close()
@@ -186,7 +185,7 @@ class PlacedSession:
             held = self._check.hold(feeds)
             route = self._route(tuple(output_names) if output_names else self._output_names)
             request = Request(next(self._numbers), route, self._workers, held, options)
-            values = request.run(here=self._is_single)
+            values = request.run(lone=self._lone)
             return [
                 convert(values[fetch]) if isinstance(fetch, int) else _passed(*held[fetch], convert)
                 for fetch in route.fetches
@@ -253,6 +252,13 @@ class PlacedSession:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _lone_worker(plan: Plan, workers: Sequence[Worker]) -> Worker | None:
+    """Return the worker that callers drive: that of the CPU device which has all parts, if any."""
+    used = {part.device for part in plan.parts}
+    busy = [worker for worker in workers if worker.device.name in used] or workers[:1]
+    return busy[0] if len(busy) == 1 and busy[0].device.is_cpu else None
 
 
 def _stop(workers: Sequence[Worker]) -> None:

@@ -43,19 +43,19 @@ class Request:
         self._open = len(route.tasks)
         self._error: DplaceError | None = None
 
-    def run(self, *, here: bool) -> list[Held]:
+    def run(self, *, lone: Worker | None) -> list[Held]:
         """Run all tasks and return the values of all slots, None where no longer needed.
 
         Args:
-            here: In this thread; there is only one device.
+            lone: The worker of all tasks, to be driven in this thread; None if there are more.
 
         Raises:
             DplaceError: A part failed.
         """
         if self._open:
             try:
-                if here:
-                    self._workers[0].drive(self._begin)
+                if lone is not None:
+                    lone.drive(self._begin)
                 else:
                     self._begin()
                     self._done.acquire()

@@ -34,7 +34,7 @@ LOST = ("CUDA failure", "CUDNN failure", "device lost", "unspecified launch fail
 class Worker:
     """Drives a device: its one thread opens the sessions and runs them.
 
-    A device that has no other beside it needs no thread of its own: callers take turns at it.
+    A device that has all the work needs no thread of its own: callers take turns at it.
     Handing a request to another thread and back costs up to 0.2 ms when the caches are cold.
     """
 

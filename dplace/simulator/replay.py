@@ -235,6 +235,9 @@ def _tabulate(graph: PartGraph, cluster: Cluster) -> _Tables:
     send_offsets, sends = _by_key(maker[graph.transfer_value], num_parts + 1)
 
     devices = tabulate_devices(cluster)
+    if len(np.unique(graph.part_device)) == 1:
+        devices["overhead"] = devices["alone_overhead"]
+        devices["host_latency"] = devices["alone_host_latency"]
     devices["closure"], devices["closure_size"] = queue_offsets[:-1], queue_offsets[1:]
     # A device receives at most what its parts read, each part apart.
     room = np.bincount(graph.part_device, weights=num_inputs, minlength=num_devices)

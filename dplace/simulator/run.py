@@ -94,6 +94,9 @@ def reset(tables: Tables, placement: Int, order: Int, run: Run) -> None:
     for index in range(num_devices):
         device = devices[index]
         size = device["closure"]
+        if size == num_ops:
+            device["overhead"] = device["alone_overhead"]
+            device["host_latency"] = device["alone_host_latency"]
         device["closure"] = closure
         device["blocked"] = closure
         device["blocked_end"] = closure

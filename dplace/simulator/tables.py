@@ -66,6 +66,8 @@ DEVICE = np.dtype(
         ("overhead", np.float64),
         ("host_latency", np.float64),
         ("host_bytes_per_s", np.float64),
+        ("alone_overhead", np.float64),  # these two replace the first two if it has all ops
+        ("alone_host_latency", np.float64),
         ("work", np.float64),  # seconds of the ops in the closure
         ("waits_since", np.float64),  # when it first held back although it could start; or inf
         ("copied", np.float64),  # when the copies from the host queued so far have ended
@@ -205,6 +207,12 @@ def tabulate_devices(cluster: Cluster, *, is_native: bool = True) -> Records:
         devices["overhead"] = [device.call_overhead_s for device in cluster.devices]
         devices["host_latency"] = cluster.host_latency_s
         devices["host_bytes_per_s"] = cluster.host_bytes_per_s
+        devices["alone_overhead"] = devices["overhead"]
+        devices["alone_host_latency"] = devices["host_latency"]
+        for index, device in enumerate(cluster.devices):
+            if device.single_call_overhead_s is not None:
+                devices[index]["alone_overhead"] = device.single_call_overhead_s
+                devices[index]["alone_host_latency"] = 0.0
     devices["waits_since"] = np.inf
     devices["part"] = -1
     devices["hold"] = -1

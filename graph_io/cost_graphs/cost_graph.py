@@ -87,7 +87,8 @@ def cost_problem(
     hardware = dataclasses.replace(
         chosen,
         devices=tuple(
-            dataclasses.replace(device, call_overhead_s=0.0) for device in chosen.devices
+            dataclasses.replace(device, call_overhead_s=0.0, single_call_overhead_s=None)
+            for device in chosen.devices
         ),
     )
     columns = [_column(source, hardware, device.kind) for device in hardware.devices]

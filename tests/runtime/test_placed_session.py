@@ -249,6 +249,31 @@ def test_closing_waits_for_requests_that_are_running(there_and_back: Plan, tmp_p
             assert error is None or "is closed" in str(error)
 
 
+def test_a_device_that_has_all_parts_needs_no_thread(tmp_path: Path) -> None:
+    plan = make_plan(
+        tmp_path,
+        {
+            "a": ("cpu:1", node_model("Neg", ["x"], ["a"])),
+            "b": ("cpu:1", node_model("Relu", ["a"], ["b"])),
+        },
+        {"cpu:0": [], "cpu:1": ["run a", "run b"]},
+        inputs=[given("x", shape=["N"])],
+        outputs=[given("b", shape=["N"])],
+    )
+    before, cores = threading.active_count(), os.sched_getaffinity(0)
+    with PlacedSession(plan, folder=tmp_path) as session, ThreadPoolExecutor(4) as clients:
+        assert threading.active_count() == before
+
+        def ask(number: int) -> float:
+            return float(session.run(None, {"x": np.full(1, -number, dtype=np.float32)})[0][0])
+
+        assert list(clients.map(ask, range(100))) == list(range(100))
+        assert [usage.calls for usage in session.usage()] == [0, 200]
+    assert os.sched_getaffinity(0) == cores
+    with pytest.raises(DplaceError, match="is closed"):
+        session.run(None, {"x": X})
+
+
 def test_each_worker_is_pinned_to_a_core_of_its_own(session: PlacedSession) -> None:
     cores = sorted(os.sched_getaffinity(0))
     pinned = [

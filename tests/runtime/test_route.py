@@ -56,7 +56,7 @@ def run(route: Route, on: Sequence[RunDevice], **feeds: str) -> list[Any]:
     for worker in workers:
         worker.start(lambda: None, lambda _: None)
     held: dict[str, tuple[Any, object]] = {name: (value, None) for name, value in feeds.items()}
-    values = Request(0, route, workers, held, None).run(here=False)
+    values = Request(0, route, workers, held, None).run(lone=None)
     for worker in workers:
         worker.stop()
         worker.join()

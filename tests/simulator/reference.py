@@ -10,6 +10,28 @@ from dplace.problem import Problem
 from dplace.simulator.timeline import Lowered, Timeline
 
 
+def is_alone(problem: Problem, placement: list[int], device: int) -> bool:
+    """Return whether a device has all ops and a price for that."""
+    own = problem.cluster.devices[device].single_call_overhead_s
+    return own is not None and set(placement) == {device}
+
+
+def call_s(problem: Problem, placement: list[int], device: int) -> float:
+    """Return what a call costs under a placement."""
+    record = problem.cluster.devices[device]
+    if is_alone(problem, placement, device):
+        assert record.single_call_overhead_s is not None
+        return record.single_call_overhead_s
+    return record.call_overhead_s
+
+
+def host_latency_s(problem: Problem, placement: list[int], device: int) -> float:
+    """Return the latency of a copy from or to the host under a placement."""
+    if is_alone(problem, placement, device):
+        return 0.0
+    return float(problem.cluster.host_latency_s[device])
+
+
 @dataclass
 class Reference:
     """The run of a placement."""
@@ -47,10 +69,13 @@ class Reference:
                     found.append(op)
         return sorted(found, key=lambda op: self.position[op])
 
+    def call_s(self, device: int) -> float:
+        return call_s(self.problem, self.placement, device)
+
     def host_s(self, value: int, device: int) -> float:
-        cluster = self.problem.cluster
         size = float(self.problem.graph.value_bytes[value])
-        return float(cluster.host_latency_s[device] + size / cluster.host_bytes_per_s[device])
+        latency_s = host_latency_s(self.problem, self.placement, device)
+        return float(latency_s + size / self.problem.cluster.host_bytes_per_s[device])
 
     def run(self) -> "Reference":
         cluster, graph = self.problem.cluster, self.problem.graph
@@ -117,8 +142,7 @@ class Reference:
         at, value = coming[device][0]
         since = waits_since[device]
         since = now if since is None else since
-        call_s = self.problem.cluster.devices[device].call_overhead_s
-        if at > since + self.rule.patience * call_s:
+        if at > since + self.rule.patience * self.call_s(device):
             return None
         before = self.closure(device, present[device])
         made = {v for op in before for v in self.outputs(op)} | present[device]
@@ -142,7 +166,7 @@ class Reference:
         coming: list[tuple[float, int]],
     ) -> None:
         """Start a part with as many ops of the closure as the rule lets it have."""
-        overhead = self.problem.cluster.devices[device].call_overhead_s
+        overhead = self.call_s(device)
         seconds = [float(self.problem.seconds[op, device]) for op in ready]
         least = self.rule.cut_gain * overhead
         spent = 0.0
@@ -252,7 +276,7 @@ def reference_peaks(problem: Problem, lowered: Lowered, timeline: Timeline) -> N
         for device in sorted({placement[op] for op in graph.consumers_of(value)}):
             start = copied[device]
             copied[device] += float(
-                problem.cluster.host_latency_s[device]
+                host_latency_s(problem, placement, device)
                 + graph.value_bytes[value] / problem.cluster.host_bytes_per_s[device]
             )
             alive[device].append((start, last_read(value, device), int(graph.value_bytes[value])))

@@ -15,17 +15,16 @@ from tests.random_problems import random_problem
 from tests.simulator.reference import Reference, reference_peaks
 
 WORLDS = st.builds(
-    lambda seed, num_ops, num_devices, contention, unlike, overhead, window, run: draw_world(
-        seed, num_ops, num_devices, contention, unlike, overhead, window, run
-    ),
+    lambda **drawn: draw_world(**drawn),
     seed=st.integers(0, 2**32 - 1),
     num_ops=st.integers(1, 40),
     num_devices=st.integers(1, 4),
     contention=st.sampled_from(get_args(Contention)),
     unlike=st.booleans(),
     overhead=st.sampled_from([0, 1, 8, 40]),
+    single=st.sampled_from([None, 3, 16]),
     window=st.sampled_from([None, 3, 8]),
-    run=st.sampled_from([1, 1, 4, 10]),
+    run=st.sampled_from([1, 1, 4, 10, 40]),
 )
 
 
@@ -36,6 +35,7 @@ def draw_world(
     contention: Contention,
     unlike: bool,
     overhead: int,
+    single: int | None,
     window: int | None,
     run: int,
 ) -> tuple[Problem, np.ndarray]:
@@ -48,6 +48,7 @@ def draw_world(
         contention=contention,
         unlike=unlike,
         overhead_ticks=overhead,
+        single_ticks=single,
         window=window,
     )
     placement = np.repeat(rng.integers(0, num_devices, num_ops), run)[:num_ops]
