@@ -3,6 +3,9 @@
 A measurement fits an op of the same signature on the same kind of device. Files that the user
 names go first, in their order; then those in his data folder, that of the same model before
 others, and newer ones before older. The first that has an op's signature gives its time.
+
+The speed of a core changes with what else its machine does, so measurements of CPUs are brought to
+one speed: that of the first profile that gives a time, by what the speed probe took beside each.
 """
 
 import dataclasses
@@ -88,7 +91,7 @@ def known_costs(
         digests = [signature.digest for signature in op_signatures(placeable)]
         for kind in kinds:
             columns = [i for i, device in enumerate(cluster.devices) if device.kind == kind]
-            times, notes = _kind_times(
+            times, probe_s, notes = _kind_times(
                 kind, digests, seconds[:, columns[0]], sources, optimised, dims or {}
             )
             warnings += notes
@@ -96,7 +99,8 @@ def known_costs(
             for column in columns:
                 seconds[known, column] = times[known]
                 measured[known, column] = True
-        cluster = _with_links(cluster, sources, placeable)
+        # Links are measured between CPUs only: then there is but one kind.
+        cluster = _with_links(cluster, sources, placeable, probe_s)
     totals = seconds.sum(axis=0)
     shares = np.where(measured, seconds, 0.0).sum(axis=0) / np.where(totals > 0, totals, 1.0)
     return Costs(
@@ -127,10 +131,14 @@ def _kind_times(
     sources: list[_Source],
     optimised: OptimisedModel,
     dims: dict[str, int],
-) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the measured times of the ops on one kind of device, NaN where there is none."""
+) -> tuple[NDArray[np.float64], float | None, list[str]]:
+    """Return the measured times of the ops on one kind of device, NaN where there is none.
+
+    Second what the speed probe took beside them, None if there are none, and third warnings.
+    """
     times = np.full(len(digests), np.nan)
     warnings: list[str] = []
+    probe_s: float | None = None
     here = _local_setting(kind)
     foreign: dict[str, float] = {}
     for source in sources:
@@ -155,14 +163,16 @@ def _kind_times(
         by_signature = {op.signature: op.seconds for op in profile.ops}
         for op, digest in enumerate(digests):
             if np.isnan(times[op]) and digest in by_signature:
-                times[op] = by_signature[digest]
+                probe_s = probe_s or profile.probe_s
+                speed = probe_s / profile.probe_s if kind == "CPU" else 1.0
+                times[op] = by_signature[digest] * speed
     for differences, share in foreign.items():
         if share > 0:
             warnings.append(
                 f"stored profiles of other conditions are left out ({differences}): they match "
                 f"{share * 100:.0f} % of the predicted time; measure again with dplace profile"
             )
-    return times, warnings
+    return times, probe_s, warnings
 
 
 def _local_setting(kind: str) -> Setting | None:
@@ -243,8 +253,14 @@ def _fault(
     return f"profile {source.path}: {share}: {'; '.join(reasons)}" if reasons else None
 
 
-def _with_links(cluster: Cluster, sources: list[_Source], placeable: PlaceableModel) -> Cluster:
-    """Return the cluster with measured costs of calls and hand-overs, if it is plain CPUs."""
+def _with_links(
+    cluster: Cluster, sources: list[_Source], placeable: PlaceableModel, probe_s: float | None
+) -> Cluster:
+    """Return the cluster with measured costs of calls and hand-overs, if it is plain CPUs.
+
+    Args:
+        probe_s: What the speed probe took beside the ops' times; None if none are measured.
+    """
     kinds = {device.kind for device in cluster.devices}
     # A link that the user has described himself is not replaced.
     is_file = cluster.spec.endswith((".yaml", ".yml"))
@@ -260,6 +276,8 @@ def _with_links(cluster: Cluster, sources: list[_Source], placeable: PlaceableMo
         return None
 
     within = first(lambda links: links.between == "devices")
+    if within is not None and probe_s is not None:
+        within = _at_speed(within, probe_s)
     between = first(lambda links: links.between == "hosts")
     latency_s, bytes_per_s = cluster.latency_s.copy(), cluster.bytes_per_s.copy()
     for links, is_network in ((within, False), (between, True)):
@@ -274,6 +292,26 @@ def _with_links(cluster: Cluster, sources: list[_Source], placeable: PlaceableMo
     return _with_calls(cluster, within.calls, placeable) if within and within.calls else cluster
 
 
+def _at_speed(links: LinkCosts, probe_s: float) -> LinkCosts:
+    """Return the costs as they are while the speed probe takes ``probe_s``."""
+    factor = probe_s / links.probe_s
+    return dataclasses.replace(
+        links,
+        calls=tuple(
+            CallCosts(
+                working_set_bytes=costs.working_set_bytes,
+                call_overhead_s=costs.call_overhead_s * factor,
+                single_call_overhead_s=costs.single_call_overhead_s * factor,
+                request_s=costs.request_s * factor,
+            )
+            for costs in links.calls
+        ),
+        latency_s=links.latency_s * factor,
+        bytes_per_s=links.bytes_per_s / factor,
+        probe_s=probe_s,
+    )
+
+
 def _with_calls(
     cluster: Cluster, calls: tuple[CallCosts, ...], placeable: PlaceableModel
 ) -> Cluster:
@@ -282,10 +320,9 @@ def _with_calls(
     # Each device has its share of the model, more or less: the placement is still to be found.
     total_bytes = int(graph.weight_bytes.sum()) + int(graph.value_bytes.sum())
     costs = costs_at(calls, total_bytes / cluster.num_devices)
-    is_single = cluster.num_devices == 1
-    overhead_s = costs.single_call_overhead_s if is_single else costs.call_overhead_s
+    single_s = costs_at(calls, total_bytes).single_call_overhead_s
     host_latency_s = cluster.host_latency_s
-    if not is_single and len({device.host for device in cluster.devices}) == 1:
+    if len({device.host for device in cluster.devices}) == 1:
         # One hand-over brings all inputs, and one returns all outputs; the simulator copies
         # value by value, so each is given its part of it.
         values = max(1, len(graph.graph_inputs), len(graph.graph_outputs))
@@ -293,7 +330,10 @@ def _with_calls(
     return dataclasses.replace(
         cluster,
         devices=tuple(
-            dataclasses.replace(device, call_overhead_s=overhead_s) for device in cluster.devices
+            dataclasses.replace(
+                device, call_overhead_s=costs.call_overhead_s, single_call_overhead_s=single_s
+            )
+            for device in cluster.devices
         ),
         host_latency_s=host_latency_s,
     )

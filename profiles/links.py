@@ -74,6 +74,7 @@ def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts
         relative_error=line.relative_error,
         sizes_bytes=tuple(sizes),
         between="devices",
+        probe_s=turns.best_s,
     )
     return costs, ()
 

@@ -88,6 +88,8 @@ class OpTimes:
     """What the profiler added to each node, in seconds."""
     relative_call_error: float
     """Standard error of ``call_s``, as a fraction of it."""
+    probe_s: float
+    """What the speed probe took beside the calls that ``call_s`` is of."""
 
 
 def measure_ops(
@@ -253,6 +255,13 @@ class RunLog:
         before, after = np.array(self._probes_s[:-1]), np.array(self._probes_s[1:])
         return undisturbed(np.stack([before, after], axis=1))
 
+    def probe_s(self) -> float:
+        """Return what a probe took on average beside the plain runs that count."""
+        kept = self.kept()
+        kept = kept[quickest(np.array(self.plain_s)[kept])]
+        probes_s = np.array(self._probes_s)
+        return float((probes_s[kept] + probes_s[kept + 1]).mean() / 2)
+
     def is_enough(self, effort: Effort) -> bool:
         """Return whether the calls' times are sure, or it takes too long."""
         runs = len(self.plain_s)
@@ -337,6 +346,7 @@ def _op_times(
         profiled_call_s=profiled_call_s,
         event_s=event_s,
         relative_call_error=call_error,
+        probe_s=log.probe_s(),
     )
 
 

@@ -14,6 +14,7 @@ from dplace.errors import InputError, UsageError
 from dplace.profiles.catalogue import DeviceKind
 from dplace.profiles.line_fit import fit_line
 from dplace.profiles.machine import date_now, setting_here
+from dplace.profiles.probe import SpeedProbe
 from dplace.profiles.store import LinkCosts
 
 __all__ = ["answer_network", "measure_network"]
@@ -100,6 +101,7 @@ def measure_network(address: str, kind: DeviceKind) -> tuple[LinkCosts, tuple[st
         relative_error=line.relative_error,
         sizes_bytes=SIZES,
         between="hosts",
+        probe_s=SpeedProbe().take(),
     )
     return costs, ()
 

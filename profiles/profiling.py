@@ -75,6 +75,7 @@ def profile_model(
         dims=dict(dims),
         call_s=times.call_s,
         relative_error=times.relative_call_error,
+        probe_s=times.probe_s,
         ops=_by_signature(op_signatures(placeable), times),
     )
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 FORMAT = "dplace-profile"
-VERSION = 1
+VERSION = 2
 LONGEST_NAME = 60
 
 
@@ -100,6 +100,8 @@ class ModelProfile:
     """A whole call of the model in one session."""
     relative_error: float
     """Standard error of ``call_s``, as a fraction of it."""
+    probe_s: float
+    """What the speed probe (``probe.py``) took meanwhile: how quick the core was."""
     ops: tuple[OpTime, ...]
 
 
@@ -135,6 +137,8 @@ class LinkCosts:
     """Sizes of the values that were handed over."""
     between: str
     """``devices`` of one process, or ``hosts``."""
+    probe_s: float
+    """What the speed probe takes at the speed that the times were brought to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +259,7 @@ def _model(entry: object) -> ModelProfile:
         dims={name: int(dims.number(name)) for name in dims.content},
         call_s=fields.number("call_s"),
         relative_error=fields.number("relative_error"),
+        probe_s=fields.number("probe_s", above=True),
         ops=tuple(_op_time(op) for op in as_list(fields.content, "ops")),
     )
 
@@ -297,6 +302,7 @@ def _links(entry: object) -> LinkCosts:
         relative_error=fields.number("relative_error"),
         sizes_bytes=tuple(size for size in sizes if isinstance(size, int)),
         between=fields.text("between"),
+        probe_s=fields.number("probe_s", above=True),
     )
 
 

@@ -38,6 +38,7 @@ def model_profile(*ops: OpTime, **changes: Any) -> ModelProfile:
         dims={},
         call_s=0.001,
         relative_error=0.01,
+        probe_s=4e-5,
         ops=ops,
     )
     return dataclasses.replace(made, **changes)
@@ -61,5 +62,6 @@ def links(**changes: Any) -> LinkCosts:
         relative_error=0.1,
         sizes_bytes=(1000, 2000),
         between="devices",
+        probe_s=4e-5,
     )
     return dataclasses.replace(made, **changes)

@@ -172,9 +172,21 @@ def test_measured_hand_overs_replace_the_shipped_ones() -> None:
 
 def test_one_device_has_the_overhead_of_its_own() -> None:
     stored(links())
-    cluster = costs("1xCPU").cluster
-    assert cluster.devices[0].call_overhead_s == 2e-4
-    assert cluster.host_latency_s.tolist() == [0.0]
+    for cluster in (costs("1xCPU").cluster, costs("2xCPU").cluster):
+        assert {device.single_call_overhead_s for device in cluster.devices} == {2e-4}
+
+
+def test_measurements_are_brought_to_the_speed_of_the_model_s_profile() -> None:
+    digest = prepare(model())[0].original.digest
+    stored(profile_of("Sqrt", seconds=0.002, model_digest=digest, probe_s=6e-5))
+    stored(profile_of("Neg", seconds=0.002, model="other", probe_s=3e-5))
+    stored(links(probe_s=3e-5))
+    found = costs("2xCPU")
+    assert found.seconds[:, 0].tolist() == [0.002, 0.004, 0.002]
+    assert found.cluster.devices[0].call_overhead_s == 2e-4
+    assert found.cluster.devices[0].single_call_overhead_s == 4e-4
+    assert found.cluster.latency_s[0, 1] == 6e-4
+    assert found.cluster.bytes_per_s[0, 1] == 5e8
 
 
 def test_calls_cost_more_where_the_model_does_not_fit_the_caches() -> None:

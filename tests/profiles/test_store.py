@@ -97,14 +97,14 @@ def test_a_file_that_is_cut_short_is_refused_by_name(tmp_path: Path) -> None:
         ({}, "expected a file that dplace profile wrote"),
         ("text", "expected a file that dplace profile wrote"),
         ({"format": "dplace-profile"}, "is of format version None"),
-        ({"format": "dplace-profile", "version": 0}, "version 0, and this dplace reads 1"),
-        ({"format": "dplace-profile", "version": 1}, "models: expected a list, got None"),
+        ({"format": "dplace-profile", "version": 1}, "version 1, and this dplace reads 2"),
+        ({"format": "dplace-profile", "version": 2}, "models: expected a list, got None"),
         (
-            {"format": "dplace-profile", "version": 1, "models": [3], "links": []},
+            {"format": "dplace-profile", "version": 2, "models": [3], "links": []},
             "models: expected an object, got 3",
         ),
         (
-            {"format": "dplace-profile", "version": 1, "models": [{}], "links": []},
+            {"format": "dplace-profile", "version": 2, "models": [{}], "links": []},
             r"models\.dims: is missing",
         ),
     ],
