@@ -311,7 +311,7 @@ def grouping_loss(
     Args:
         problem: The graph and its costs.
         group: Shape ``(num_ops,)``, as ``group_ops`` returns it.
-        policy: A search, such as ``local_search``; it has to keep to co-location.
+        policy: A search, such as ``auto``; it has to keep to co-location.
         evaluations: Passes of the simulator for each of the two searches.
         seed: Of both.
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
+from dplace.policies.auto import auto
 from dplace.policies.grouping import group_ops, grouped, grouping_loss
-from dplace.policies.local_search import local_search
 from dplace.policies.regions import edges
 from dplace.problem import Problem
 from tests.policies.worlds import branchy, heavy_chain, two_towers
@@ -114,9 +114,9 @@ def test_the_loss_is_that_of_the_search_with_groups() -> None:
     problem = branchy(2)
     evaluator = Evaluator(problem)
     fine = np.arange(problem.num_ops, dtype=np.int32)
-    nothing = grouping_loss(problem, fine, local_search, evaluations=300)
+    nothing = grouping_loss(problem, fine, auto, evaluations=300)
     assert nothing.loss == 0.0
-    all_in_one = grouping_loss(problem, fine * 0, local_search, evaluations=300)
+    all_in_one = grouping_loss(problem, fine * 0, auto, evaluations=300)
     alone = evaluator.best_rule(fine * 0)[0].makespan_s
     assert all_in_one.groups_s == alone
     assert all_in_one.ops_s == nothing.ops_s < alone

@@ -1,0 +1,14 @@
+"""Placeto: a graph network that improves a placement group by group, on graphs it has never seen.
+
+Addanki, Bojja Venkatakrishnan, Gupta, Mao, Alizadeh, *Placeto: Learning Generalizable Device
+Placement Algorithms for Distributed Machine Learning*, NeurIPS 2019. Read episode.py first: the
+decision process. world.py is what it plays in, environment.py the same for agents of others;
+batch.py and network.py are the policy, the only files here that import torch.
+"""
+
+import os
+
+__all__: list[str] = []
+
+# Without this dgl writes a file that says which backend it takes.
+os.environ.setdefault("DGLBACKEND", "pytorch")

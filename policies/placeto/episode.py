@@ -1,0 +1,159 @@
+"""The decision process of Placeto: an episode visits every group once and may move it.
+
+The state is the whole current placement; the action is the device of the group that is visited;
+the reward of a step is what the move takes off the log run time. With ``final`` rewards all of it
+comes at the last step; the sum over an episode is the same.
+
+Departures: run times are logs told in the work of all ops and penalties in shares of memory, so
+that rewards of all graphs compare; and episodes start from the best single device by default.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import UsageError
+from dplace.lowering import Score
+from dplace.policies.placeto.world import Outcome, World, topological
+
+__all__ = ["Episode", "EpisodeRules", "Order", "Reward", "Start", "State"]
+
+Placement = NDArray[np.int32]
+
+Order = Literal["topological", "random"]
+Reward = Literal["each-move", "final"]
+Start = Literal["single", "random"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeRules:
+    """How episodes go."""
+
+    order: Order = "topological"
+    """In which order groups are visited; ``reset`` takes any other."""
+    reward: Reward = "each-move"
+    """What each move gains, or the same in one at the end."""
+    start: Start = "single"
+    """The placement before the first move: the best single device, or a random one."""
+
+
+class State(NamedTuple):
+    """What a policy sees at one step beside the graph."""
+
+    placement: Placement
+    """Shape ``(num_groups,)``: the device of each group."""
+    visited: NDArray[np.bool_]
+    """Shape ``(num_groups,)``: whether the episode has passed each group."""
+    current: int
+    """The group whose device is to be chosen."""
+    outcome: Outcome
+    """Of the placement."""
+
+    @property
+    def num_groups(self) -> int:
+        """Return the number of groups."""
+        return len(self.placement)
+
+
+class Episode:
+    """One episode after another in one world."""
+
+    def __init__(
+        self, world: World, rules: EpisodeRules | None = None, *, rng: np.random.Generator
+    ) -> None:
+        """Take a world and start the first episode.
+
+        Args:
+            world: The problem in groups.
+            rules: How episodes go.
+            rng: Of random orders and starts.
+        """
+        self.world = world
+        self.rules = rules or EpisodeRules()
+        self._rng = rng
+        self._topological = topological(world.graph)
+        self.best: Placement = world.single
+        """The best placement of the groups met in any episode, by its score."""
+        self.best_score: Score = world.outcome(world.single).score
+        self.reset()
+
+    def reset(
+        self, *, order: NDArray[np.int64] | None = None, start: Placement | None = None
+    ) -> State:
+        """Start an episode and return its first state.
+
+        Args:
+            order: Every group once; by default as the rules say.
+            start: Shape ``(num_groups,)``: the first placement; by default as the rules say.
+
+        Raises:
+            UsageError: ``order`` is not every group once, or ``start`` puts one where it may not
+                be.
+        """
+        world = self.world
+        if order is None:
+            order = self._topological
+            if self.rules.order == "random":
+                order = self._rng.permutation(world.num_groups)
+        elif sorted(order.tolist()) != list(range(world.num_groups)):
+            raise UsageError(f"order: expected each of {world.num_groups} groups once")
+        if start is None:
+            start = world.single if self.rules.start == "single" else world.random(self._rng)
+        elif not world.graph.allowed[np.arange(world.num_groups), start].all():
+            raise UsageError("start: some group is on a device that it may not go to")
+        self.order = order
+        self.step_index = 0
+        self._placement = start.astype(np.int32)
+        self._visited = np.zeros(world.num_groups, dtype=np.bool_)
+        self._outcome = self._first = world.outcome(self._placement)
+        self._note()
+        return self.state
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether every group has been visited."""
+        return self.step_index == self.world.num_groups
+
+    @property
+    def state(self) -> State:
+        """Return what the policy sees now; after the end, the last group is still current."""
+        index = min(self.step_index, self.world.num_groups - 1)
+        return State(
+            self._placement.copy(), self._visited.copy(), int(self.order[index]), self._outcome
+        )
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Return which devices the current group may go to, shape ``(num_devices,)``."""
+        mask: NDArray[np.bool_] = self.world.graph.allowed[self.state.current]
+        return mask
+
+    def step(self, device: int) -> float:
+        """Put the current group on a device, go on to the next, and return the reward.
+
+        Raises:
+            UsageError: The episode is over, or the group may not go there.
+        """
+        if self.is_over:
+            raise UsageError("the episode is over; reset it")
+        current = int(self.order[self.step_index])
+        row = self.world.graph.allowed[current]
+        if device not in range(len(row)) or not row[device]:
+            raise UsageError(f"group {current} may not go to device {device}")
+        before = self._outcome
+        if self._placement[current] != device:
+            self._placement[current] = device
+            self._outcome = self.world.outcome(self._placement)
+            self._note()
+        self._visited[current] = True
+        self.step_index += 1
+        if self.rules.reward == "each-move":
+            return before.log_time - self._outcome.log_time
+        is_last = self.step_index == self.world.num_groups
+        return self._first.log_time - self._outcome.log_time if is_last else 0.0
+
+    def _note(self) -> None:
+        if self._outcome.score < self.best_score:
+            self.best, self.best_score = self._placement.copy(), self._outcome.score

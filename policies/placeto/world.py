@@ -1,0 +1,189 @@
+"""What an episode plays in: a problem in groups, and what each placement of them comes to."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import UsageError
+from dplace.graph_io.group_graph import GroupGraph, group_graph
+from dplace.lowering import Evaluator, Score
+from dplace.placement import repair
+from dplace.policies.grouping import MAX_GROUPS, group_ops
+from dplace.policies.single import single
+from dplace.problem import Problem
+from dplace.schedule.rank import mean_seconds
+
+__all__ = ["Outcome", "World", "topological"]
+
+Placement = NDArray[np.int32]
+Float = NDArray[np.float32]
+
+ANY_OVERFLOW, OVERFLOW = 0.5, 2.0
+"""What a placement that does not fit loses in log run time: at once, and for each mean device's
+memory that is missing. The published penalty, 2 s a GB, means nothing on another graph."""
+
+WORST = math.log(100.0)
+"""Log run times end here, told in the work of all ops (published: penalised times end at 10 s)."""
+
+REMEMBERED = 20_000
+"""Outcomes kept, for late in training most episodes end where others did."""
+
+
+class Outcome(NamedTuple):
+    """What a placement of the groups comes to."""
+
+    score: Score
+    log_time: float
+    """Log of the run time, told in the work of all ops, with the penalty above memory."""
+    start: Float
+    """Shape ``(num_groups,)``: when each group starts, as a share of the makespan."""
+    busy: Float
+    """Shape ``(num_devices,)``: share of the makespan for which each device works, at most 2."""
+    full: Float
+    """Shape ``(num_devices,)``: peak bytes in each device's memory, at most 2."""
+
+
+class World:
+    """A problem in groups. Outcomes are remembered; each new one is an evaluation."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        group: Placement | None = None,
+        *,
+        max_groups: int = MAX_GROUPS,
+        start_times: bool = True,
+    ) -> None:
+        """Group the ops, and find where episodes start.
+
+        Args:
+            evaluator: The problem and its simulator.
+            group: Shape ``(num_ops,)``: the group of each op; by default ``group_ops`` makes them.
+            max_groups: How many groups that makes, at most.
+            start_times: Whether outcomes say when groups start and what devices hold, which takes
+                longer than judging alone; if not, all of them are 0.
+
+        Raises:
+            UsageError: There are no ops.
+            InputError: Some op can go nowhere.
+        """
+        problem = evaluator.problem
+        if problem.num_ops == 0:
+            raise UsageError(f"{problem.graph.name}: there is nothing to place")
+        self.evaluator = evaluator
+        self.group = group_ops(evaluator, max_groups) if group is None else group
+        self.graph: GroupGraph = group_graph(problem, self.group)
+        _, self._heads = np.unique(self.group, return_index=True)
+        self._start_times = start_times
+        self._work_s = float(mean_seconds(problem).sum()) or 1.0
+        self._memory = np.array([device.memory_bytes for device in problem.cluster.devices])
+        self._known: dict[bytes, Outcome] = {}
+        alone = single(evaluator, rng=np.random.default_rng(0), evaluations=1)
+        self.single: Placement = self.of_groups(alone)
+        """Shape ``(num_groups,)``: the best single device, what it cannot run aside."""
+
+    @property
+    def problem(self) -> Problem:
+        """Return what is placed."""
+        return self.evaluator.problem
+
+    @property
+    def num_groups(self) -> int:
+        """Return the number of groups."""
+        return self.graph.num_groups
+
+    @property
+    def num_devices(self) -> int:
+        """Return the number of devices."""
+        return self.graph.num_devices
+
+    def of_groups(self, placement: Placement) -> Placement:
+        """Return the device of each group: that of its first op, if all of the group may go there.
+
+        Otherwise it is the fastest that the group may go to.
+        """
+        devices = placement[self._heads]
+        rows = np.arange(self.num_groups)
+        fastest = np.where(self.graph.allowed, self.graph.run, np.inf).argmin(axis=1)
+        kept = np.where(self.graph.allowed[rows, devices], devices, fastest)
+        return np.asarray(kept, dtype=np.int32)
+
+    def of_ops(self, devices: Placement) -> Placement:
+        """Return the placement of the ops, shape ``(num_ops,)``, from that of the groups."""
+        return repair(self.problem, devices[self.group])
+
+    def random(self, rng: np.random.Generator) -> Placement:
+        """Return a device for each group, any that it may go to."""
+        draws = np.where(self.graph.allowed, rng.random(self.graph.allowed.shape), -1.0)
+        return np.asarray(draws.argmax(axis=1), dtype=np.int32)
+
+    def outcome(self, devices: Placement) -> Outcome:
+        """Return what a placement of the groups comes to under the first rule."""
+        key = devices.tobytes()
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = self._judge(devices[self.group])
+        return found
+
+    def _judge(self, placement: Placement) -> Outcome:
+        evaluator = self.evaluator
+        score = evaluator.score(placement)
+        log_time = WORST
+        if score.makespan_s < math.inf:
+            log_time = math.log(max(score.makespan_s, 1e-9 * self._work_s) / self._work_s)
+        if score.overflow_bytes:
+            lacking = score.overflow_bytes / float(self._memory.mean())
+            log_time += ANY_OVERFLOW + OVERFLOW * lacking
+        num_groups, num_devices = self.graph.allowed.shape
+        start = np.zeros(num_groups, dtype=np.float32)
+        busy = np.zeros(num_devices, dtype=np.float32)
+        full = np.zeros(num_devices, dtype=np.float32)
+        if self._start_times and 0.0 < score.makespan_s < math.inf:
+            rule = evaluator.rules[0]
+            order = evaluator.order(rule, placement)
+            _, timeline = evaluator.engine.records(placement, rule, order)
+            length_s = timeline.makespan_s or 1.0
+            first_s = np.full(num_groups, np.inf)
+            np.minimum.at(first_s, self.group, timeline.op_start_s)
+            start[:] = first_s / length_s
+            busy[:] = np.minimum(timeline.busy_s / length_s, 2.0)
+            full[:] = np.minimum(timeline.peak_bytes / self._memory, 2.0)
+        return Outcome(score, min(log_time, WORST), start, busy, full)
+
+
+def topological(graph: GroupGraph) -> NDArray[np.int64]:
+    """Return the groups in a topological order, the lower number first where there is a choice.
+
+    Groups that wait for each other in a circle come by number.
+    """
+    from heapq import heapify, heappop, heappush
+
+    num = graph.num_groups
+    readers: list[list[int]] = [[] for _ in range(num)]
+    for source, target in graph.edges.tolist():
+        readers[source].append(target)
+    waiting = np.bincount(graph.edges[:, 1], minlength=num).tolist()
+    ready = [index for index in range(num) if not waiting[index]]
+    heapify(ready)
+    order: list[int] = []
+    is_placed = [False] * num
+    next_left = 0
+    while len(order) < num:
+        if not ready:
+            while is_placed[next_left]:
+                next_left += 1
+            ready = [next_left]
+        index = heappop(ready)
+        if is_placed[index]:
+            continue
+        is_placed[index] = True
+        order.append(index)
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0 and not is_placed[reader]:
+                heappush(ready, reader)
+    return np.array(order, dtype=np.int64)
