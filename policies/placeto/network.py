@@ -1,0 +1,179 @@
+"""The policy network of Placeto: messages along the edges, four pools, a classifier of devices.
+
+What each node sees is told from every device's point of view in turn ("is the group on this device;
+how long would it take here; how long to get its values here"), and all devices share the weights.
+So one network serves any number of unlike devices, and devices that are alike are treated alike.
+
+Departures from the paper: the points of view stand for its one-hot device; a classifier scores one
+device at a time, its features and the mean over all devices beside it, instead of a fixed number;
+pools are means, with the share of the groups that they hold beside them, instead of sums, and
+messages are scaled by the root of how many arrive, so that graphs of all sizes compare.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import dgl
+import dgl.function as fn
+import torch
+from torch import Tensor, nn
+
+from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
+from dplace.policies.placeto.batch import Batch, Moment
+
+__all__ = ["PlacetoNetwork", "Pool", "Shape", "features_of"]
+
+Pool = Literal["ancestors", "descendants", "parallel", "self"]
+
+NODE_FEATURES = (
+    *GROUP_FEATURES,
+    *("visited", "current", "start", "run-here"),
+    *("on", "run", "allowed", "away"),
+)
+"""Of a group from a device's point of view. ``start`` is told from the current group's start,
+``run-here`` is the time where the group is, ``run`` that on the device, ``away`` that of bringing
+its values there; the last three times through ``log1p``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a network is made of; a checkpoint needs nothing else to be built again."""
+
+    width: int = 16
+    """Numbers in a message."""
+    rounds: int = 8
+    """How many edges a message travels, in each direction; 0 for none."""
+    pools: tuple[Pool, ...] = ("ancestors", "descendants", "parallel", "self")
+    """What the classifier sees beside the devices."""
+
+
+def two_layers(width_in: int, width: int) -> nn.Sequential:
+    """Return two layers with ReLU, as all functions of the paper are."""
+    return nn.Sequential(nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+
+
+def features_of(batch: Batch, moment: Moment) -> Tensor:
+    """Return what the network sees of groups, shape ``(N, D, len(NODE_FEATURES))``."""
+    num_devices = batch.present.shape[1]
+    at = moment.placement[:, None]  # (N, 1)
+    current = torch.zeros_like(batch.sent)
+    current[moment.current] = 1.0
+    start = moment.start - moment.start[moment.current][batch.graph_of]  # (N,)
+    here = torch.log1p(batch.run.gather(1, at)).squeeze(1)  # (N,)
+    shared = torch.cat(
+        [batch.groups, torch.stack([moment.visited, current, start, here], dim=1)], dim=1
+    )  # (N, shared features)
+    on = torch.arange(num_devices, device=at.device)[None] == at  # (N, D)
+    link = batch.link[batch.graph_of, moment.placement]  # (N, D), from where each group is
+    of_device = torch.stack(
+        [
+            on.float(),
+            torch.log1p(batch.run),
+            batch.allowed.float(),
+            torch.log1p(batch.sent[:, None] * link),
+        ],
+        dim=2,
+    )  # (N, D, 4)
+    return torch.cat([shared[:, None].expand(-1, num_devices, -1), of_device], dim=2)
+
+
+class Messages(nn.Module):
+    """Rounds of messages along one kind of edges: ``e <- g(sum of f(e) over neighbours) + x``."""
+
+    def __init__(self, edges: Literal["feeds", "fed_by"], shape: Shape) -> None:
+        super().__init__()
+        self.edges = edges
+        self.rounds = shape.rounds
+        self.send = two_layers(shape.width, shape.width)
+        self.receive = two_layers(shape.width, shape.width)
+
+    def forward(self, graph: dgl.DGLGraph, own: Tensor) -> Tensor:
+        """Return embeddings; ``own`` and they are of shape ``(N, D, width)``."""
+        kind = graph[self.edges]
+        scale = kind.in_degrees().clamp(min=1).to(own.dtype).rsqrt()[:, None]  # (N, 1)
+        embedding = own
+        for _ in range(self.rounds):
+            with kind.local_scope():
+                kind.ndata["sent"] = self.send(embedding).flatten(1)  # (N, D * width)
+                kind.update_all(fn.copy_u("sent", "message"), fn.sum("message", "sum"))
+                arrived = (kind.ndata["sum"] * scale).view_as(own)
+            embedding = self.receive(arrived) + own
+        return embedding
+
+
+class PlacetoNetwork(nn.Module):
+    """Scores devices for the current group of each graph."""
+
+    def __init__(
+        self, shape: Shape | None = None, *, generator: torch.Generator | None = None
+    ) -> None:
+        """Make a network with random weights, drawn from ``generator`` or torch's own."""
+        super().__init__()
+        self.shape = shape or Shape()
+        width = self.shape.width
+        self.transform = two_layers(len(NODE_FEATURES), width)
+        self.down = Messages("feeds", self.shape)
+        self.up = Messages("fed_by", self.shape)
+        others = [name for name in self.shape.pools if name != "self"]
+        self.before_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
+        self.after_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
+        pooled = 2 * width * len(self.shape.pools)
+        seen = pooled + len(others) + len(DEVICE_FEATURES) + 2
+        # The paper's sizes: twice the four pools of two directions, then once.
+        self.of_device = nn.Linear(seen, 16 * width)
+        self.of_all = nn.Linear(seen, 16 * width, bias=False)
+        self.classify = nn.Sequential(
+            nn.ReLU(), nn.Linear(16 * width, 8 * width), nn.ReLU(), nn.Linear(8 * width, 1)
+        )
+        # torch's own weights are so small that after two rounds nothing is left of a message; with
+        # those for ReLU (He et al., 2015) eight rounds make it a hundred times larger.
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight, generator=generator)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, batch: Batch, moment: Moment) -> Tensor:
+        """Return unnormalised log-probabilities of devices, ``-inf`` where masked; ``(B, D)``."""
+        own = self.transform(features_of(batch, moment))  # (N, D, width)
+        embedding = torch.cat([self.down(batch.graph, own), self.up(batch.graph, own)], dim=2)
+        seen = [*self._pools(batch, moment, embedding), batch.devices, moment.usage]
+        each = torch.cat(seen, dim=2)  # (B, D, seen)
+        present = batch.present[:, :, None]
+        mean = (each * present).sum(1) / present.sum(1)  # (B, seen)
+        hidden = self.of_device(each) + self.of_all(mean)[:, None]
+        logits: Tensor = self.classify(hidden).squeeze(2)  # (B, D)
+        return logits.masked_fill(~batch.allowed[moment.current], -torch.inf)
+
+    def _pools(self, batch: Batch, moment: Moment, embedding: Tensor) -> list[Tensor]:
+        """Return each pool, shape ``(B, D, 2 * width)``, and the shares of groups in them."""
+        members = _members(batch, moment)
+        found: list[Tensor] = []
+        for name in self.shape.pools:
+            if name == "self":
+                found.append(embedding[moment.current])
+                continue
+            mask = members[name]  # (N,)
+            counts = _sums(batch, mask[:, None])  # (B, 1)
+            sent = self.before_pool[name](embedding) * mask[:, None, None]
+            mean = _sums(batch, sent.flatten(1)) / counts.clamp(min=1)
+            found.append(self.after_pool[name](mean.view(-1, *embedding.shape[1:])))
+            share = counts / batch.sizes[:, None]
+            found.append(share[:, None].expand(-1, embedding.shape[1], -1))
+        return found
+
+
+def _members(batch: Batch, moment: Moment) -> dict[Pool, Tensor]:
+    """Return which groups each pool holds: 1 or 0, shape ``(N,)``."""
+    own = (moment.current - batch.first).tolist()
+    before = torch.cat([reach[:, at] for reach, at in zip(batch.reach, own, strict=True)])
+    after = torch.cat([reach[at] for reach, at in zip(batch.reach, own, strict=True)])
+    beside = ~(before | after)
+    beside[moment.current] = False
+    return {"ancestors": before.float(), "descendants": after.float(), "parallel": beside.float()}
+
+
+def _sums(batch: Batch, rows: Tensor) -> Tensor:
+    """Return the sum over each graph's groups: ``(N, any)`` to ``(B, any)``."""
+    sums: Tensor = dgl.ops.segment_reduce(batch.sizes, rows, "sum")
+    return sums

@@ -1,0 +1,221 @@
+"""The network knows graphs, not names: what is only numbered otherwise is scored the same."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dplace.lowering import Evaluator
+from dplace.policies.placeto.batch import make_batch, moment
+from dplace.policies.placeto.episode import State
+from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape
+from dplace.policies.placeto.world import World
+from dplace.problem import Problem
+from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
+
+POOLS: tuple[Pool, ...] = ("ancestors", "descendants", "parallel", "self")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def network(shape: Shape | None = None, seed: int = 0) -> PlacetoNetwork:
+    return PlacetoNetwork(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def world(seed: int, num_devices: int, *, num_ops: int = 40, max_groups: int = 15) -> World:
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, num_ops, num_devices, window=8, unlike=True)
+    seconds = problem.seconds.copy()
+    seconds[:: num_ops // 3, num_devices - 1] = np.inf
+    if num_devices == 1:
+        seconds = problem.seconds
+    return World(Evaluator(dataclasses.replace(problem, seconds=seconds)), max_groups=max_groups)
+
+
+def state(of: World, seed: int = 0) -> State:
+    rng = np.random.default_rng(seed)
+    devices = of.random(rng)
+    return State(
+        devices,
+        rng.random(of.num_groups) < 0.5,
+        int(rng.integers(of.num_groups)),
+        of.outcome(devices),
+    )
+
+
+def logits(net: PlacetoNetwork, worlds: list[World], states: list[State]) -> Tensor:
+    batch = make_batch([one.graph for one in worlds])
+    with torch.no_grad():
+        found: Tensor = net(batch, moment(batch, states))
+    return found
+
+
+def permuted(problem: Problem, order: NDArray[np.int64]) -> Problem:
+    """Return the problem with device ``order[i]`` at place ``i``."""
+    cluster = problem.cluster
+    return dataclasses.replace(
+        problem,
+        cluster=dataclasses.replace(
+            cluster,
+            devices=tuple(cluster.devices[index] for index in order),
+            latency_s=cluster.latency_s[np.ix_(order, order)],
+            bytes_per_s=cluster.bytes_per_s[np.ix_(order, order)],
+            host_latency_s=cluster.host_latency_s[order],
+            host_bytes_per_s=cluster.host_bytes_per_s[order],
+        ),
+        seconds=np.ascontiguousarray(problem.seconds[:, order]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbering_groups_otherwise_changes_nothing(seed: int) -> None:
+    one = world(seed, 3)
+    numbers = np.random.default_rng(seed).permutation(one.num_groups).astype(np.int32)
+    other = World(one.evaluator, numbers[one.group])
+    seen = state(one)
+    places = np.argsort(numbers)
+    devices = seen.placement[places]
+    renumbered = State(
+        devices, seen.visited[places], int(numbers[seen.current]), other.outcome(devices)
+    )
+    found = logits(network(), [one], [seen])
+    again = logits(network(), [other], [renumbered])
+    torch.testing.assert_close(found, again, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbering_devices_otherwise_renumbers_the_scores_and_no_more(seed: int) -> None:
+    one = world(seed, 4)
+    order = np.random.default_rng(seed).permutation(4)
+    other = World(Evaluator(permuted(one.problem, order)), one.group)
+    seen = state(one, seed)
+    devices = np.argsort(order)[seen.placement].astype(np.int32)
+    # Ties on the clock go to the lower device, so the outcome is told, not simulated again.
+    outcome = seen.outcome._replace(busy=seen.outcome.busy[order], full=seen.outcome.full[order])
+    renumbered = seen._replace(placement=devices, outcome=outcome)
+    found = logits(network(), [one], [seen])
+    again = logits(network(), [other], [renumbered])
+    torch.testing.assert_close(found[:, order], again, rtol=1e-4, atol=1e-5)
+
+
+def test_devices_that_are_alike_in_all_are_scored_alike() -> None:
+    problem = random_problem(np.random.default_rng(0), 30, 4)
+    one = World(Evaluator(problem), max_groups=12)
+    seen = state(one)
+    devices = np.zeros(one.num_groups, dtype=np.int32)
+    found = logits(
+        network(), [one], [seen._replace(placement=devices, outcome=one.outcome(devices))]
+    )
+    assert found[0, 1] == pytest.approx(found[0, 2].item()) == pytest.approx(found[0, 3].item())
+    assert found[0, 0] != pytest.approx(found[0, 1].item())
+
+
+def test_a_batch_scores_as_each_graph_alone() -> None:
+    worlds = [world(0, 2), world(1, 5), world(2, 1, num_ops=6), world(3, 3, max_groups=4)]
+    states = [state(one, seed) for seed, one in enumerate(worlds)]
+    net = network()
+    together = logits(net, worlds, states)
+    assert together.shape == (4, 5)
+    for row, one, seen in zip(together, worlds, states, strict=True):
+        alone = logits(net, [one], [seen])[0]
+        torch.testing.assert_close(row[: one.num_devices], alone, rtol=1e-4, atol=1e-5)
+        assert (row[one.num_devices :] == -torch.inf).all()
+
+
+def test_several_steps_at_once_score_as_one_after_another() -> None:
+    worlds = [world(0, 2), world(1, 3)]
+    net = network()
+    steps = [[state(one, 10 * step) for one in worlds] for step in range(3)]
+    batch = make_batch([one.graph for one in worlds])
+    repeated = batch.repeat(3)
+    with torch.no_grad():
+        at_once = net(repeated, moment(repeated, [seen for step in steps for seen in step]))
+        one_by_one = torch.cat([net(batch, moment(batch, step)) for step in steps])
+    torch.testing.assert_close(at_once, one_by_one, rtol=1e-4, atol=1e-5)
+
+
+def test_devices_that_cannot_take_the_group_are_masked() -> None:
+    one = world(1, 3)
+    for current in range(one.num_groups):
+        found = logits(network(), [one], [state(one)._replace(current=current)])[0]
+        assert torch.isfinite(found).tolist() == one.graph.allowed[current].tolist()
+
+
+def diamond_world() -> World:
+    """Return 0 -> (1, 2) -> 3 and a lone op 4, each a group of its own."""
+    graph = make_graph(
+        [["x"], ["a"], ["a"], ["b", "c"], ["x"]],
+        [["a"], ["b"], ["c"], ["d"], ["e"]],
+        value_bytes=dict.fromkeys("abcde", 8),
+    )
+    cluster = make_cluster(2, latency_s=1.0, bytes_per_s=8.0)
+    return World(Evaluator(make_problem(graph, cluster, [1.0, 2.0, 3.0, 4.0, 5.0])))
+
+
+# What changes the score of group 1 through one pool alone, with no messages at all.
+SEEN_BY: dict[Pool, int] = {"ancestors": 0, "descendants": 3, "parallel": 4, "self": 1}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_pool_sees_its_own_groups_and_no_others(pool: Pool) -> None:
+    one = diamond_world()
+    seen = state(one)._replace(current=1, visited=np.zeros(5, dtype=np.bool_))
+    net = network(Shape(pools=(pool,), rounds=0))
+    before = logits(net, [one], [seen])
+    for group in range(5):
+        visited = np.arange(5) == group
+        after = logits(net, [one], [seen._replace(visited=visited)])
+        is_parallel = pool == "parallel" and group in (2, 4)
+        sees = group == SEEN_BY[pool] or is_parallel
+        assert torch.equal(before, after) != sees
+
+
+def test_messages_travel_an_edge_a_round_in_either_direction() -> None:
+    one = diamond_world()
+    seen = state(one)._replace(current=0, visited=np.zeros(5, dtype=np.bool_))
+    last = seen._replace(visited=np.arange(5) == 3)
+    lone = seen._replace(visited=np.arange(5) == 4)
+    for rounds in range(4):
+        net = network(Shape(pools=("self",), rounds=rounds))
+        before = logits(net, [one], [seen])
+        assert torch.equal(before, logits(net, [one], [last])) == (rounds < 2)
+        assert torch.equal(before, logits(net, [one], [lone]))
+
+
+@pytest.mark.parametrize("left_out", POOLS)
+def test_each_pool_can_be_left_out(left_out: Pool) -> None:
+    pools = tuple(pool for pool in POOLS if pool != left_out)
+    net = network(Shape(width=4, rounds=2, pools=pools))
+    one = world(0, 3)
+    scores = net(batch := make_batch([one.graph]), moment(batch, [state(one)]))
+    torch.autograd.backward(torch.logsumexp(scores, 1).sum())
+    assert all(weight.grad is not None for weight in net.parameters())
+
+
+def test_no_op_can_be_told_by_its_name_or_type() -> None:
+    one = world(0, 3)
+    graph = dataclasses.replace(
+        one.problem.graph,
+        name="other",
+        op_names=tuple(f"other{op}" for op in range(40)),
+        op_types=("Other",) * 40,
+    )
+    other = World(Evaluator(dataclasses.replace(one.problem, graph=graph)), one.group)
+    found, again = (logits(network(), [w], [state(w)]) for w in (one, other))
+    assert torch.equal(found, again)
+
+
+def test_equal_seeds_make_equal_networks() -> None:
+    for one, other in zip(network(seed=3).parameters(), network(seed=3).parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert not torch.equal(next(network(seed=3).parameters()), next(network(seed=4).parameters()))
