@@ -26,6 +26,8 @@ def arguments(description: str, **choices: Any) -> argparse.Namespace:
         if isinstance(default, tuple):
             kind = type(default[0])
             parser.add_argument(option, nargs="+", type=kind, default=list(default))
+        elif isinstance(default, bool):
+            parser.add_argument(option, action="store_true", default=default)
         else:
             parser.add_argument(option, type=type(default), default=default)
     return parser.parse_args()

@@ -2,10 +2,12 @@
 
 On a machine that is shared, as virtual ones are, a core's speed changes by half within a second:
 another guest computes on the same physical core, or a process takes a share. A small kernel of
-fixed work, timed before and after each measurement, shows it.
+fixed work, timed before and after each measurement, shows the first; it is too short to be
+interrupted often, but Linux counts how long threads wait for a core that another process has.
 """
 
 import time
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from dplace.runtime.devices import session_options
 from dplace.runtime.values import hold
 
-__all__ = ["SpeedProbe", "undisturbed"]
+__all__ = ["SpeedProbe", "undisturbed", "waited_s"]
 
 SIZE = 128
 TAKES = 3
@@ -54,6 +56,20 @@ class SpeedProbe:
             self._native.run_with_ort_values(self._feeds, ["b"], None)
             best_s = min(best_s, time.perf_counter() - start_s)
         return best_s
+
+
+def waited_s() -> float:
+    """Return how long this process's threads have waited for a core so far, in seconds.
+
+    It is 0 where the system does not say.
+    """
+    waited_ns = 0
+    for task in Path("/proc/self/task").glob("*/schedstat"):
+        try:
+            waited_ns += int(task.read_text().split()[1])
+        except (OSError, IndexError):
+            continue  # a thread that has just ended
+    return waited_ns * 1e-9
 
 
 def undisturbed(probes_s: NDArray[np.float64]) -> NDArray[np.intp]:
