@@ -23,7 +23,8 @@ What the figures are of:
   has no order and no correlation.
 - Every error counts, its sign is in the rows; figures that miss are named, and the exit code is 1.
 
-Nothing else should run meanwhile; what does costs time, for it goes on until enough runs count.
+Nothing else should run meanwhile. What does costs time: each run waits for others to come to rest,
+and it goes on for up to ten times as long until enough runs count.
 Some models at a time can be measured in quiet moments: rows of other models are taken over from
 FILE, hand-overs that were measured are kept in a folder.
 
@@ -55,7 +56,7 @@ from dplace.graph_io.read import read_model
 from dplace.graph_io.skeleton import dynamic_dims
 from dplace.plan.records import Plan
 from dplace.profiles.measure import pinned, plain_call, settle
-from dplace.profiles.probe import waited_s
+from dplace.profiles.probe import await_rest, waited_s
 from dplace.profiles.store import stored_profiles
 from dplace.profiles.turns import even_rounds, num_even
 from dplace.runtime.devices import usable_cores
@@ -152,6 +153,7 @@ def rows_of(model: RealModel, seconds: float) -> list[dict[str, Any]]:
     """Return a row for each plan of a model, of those that are the same parts only one."""
     feeds = model.feeds[0]
     dims = bound_dims(model, feeds)
+    await_rest(LONGER * seconds)
     profiled = api.profile([model.path], dims=dims, inputs=feeds).models[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -271,6 +273,7 @@ def by_turns(
 
     while not is_enough():
         for name, call in plans.items():
+            await_rest((LONGER - 1) * seconds - (time.perf_counter() - started))
             begun_s, waiting_s = time.perf_counter(), waited_s()
             before = on_each_core(plain)
             settle(call)

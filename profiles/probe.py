@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from dplace.runtime.devices import session_options
 from dplace.runtime.values import hold
 
-__all__ = ["SpeedProbe", "undisturbed", "waited_s"]
+__all__ = ["SpeedProbe", "await_rest", "undisturbed", "waited_s"]
 
 SIZE = 128
 TAKES = 3
 TOLERANCE = 1.12
 """How much slower than at its best the probe may be; a core that is held up is slower by more."""
+LOOK_S, QUIET_LOOKS = 0.005, 6
+"""How often to look whether others compute, and how many times in a row nobody does at rest."""
 FEWEST = 8
 """Measurements to keep even if all were disturbed: the least."""
 
@@ -70,6 +72,17 @@ def waited_s() -> float:
         except (OSError, IndexError):
             continue  # a thread that has just ended
     return waited_ns * 1e-9
+
+
+def await_rest(limit_s: float) -> None:
+    """Wait until no other process computes, for some seconds at most."""
+    state = Path("/proc/loadavg")
+    started_s = time.perf_counter()
+    quiet = 0
+    while quiet < QUIET_LOOKS and time.perf_counter() - started_s < limit_s and state.exists():
+        running = int(state.read_text().split()[3].partition("/")[0])  # this thread is one
+        quiet = quiet + 1 if running <= 1 else 0
+        time.sleep(LOOK_S)
 
 
 def undisturbed(probes_s: NDArray[np.float64]) -> NDArray[np.intp]:

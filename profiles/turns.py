@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.profiles.measure import pinned, settle
-from dplace.profiles.probe import SpeedProbe, waited_s
+from dplace.profiles.probe import SpeedProbe, await_rest, waited_s
 from dplace.runtime.devices import usable_cores
 
 __all__ = ["Rounds", "Turns", "even_rounds", "num_even"]
@@ -65,6 +65,7 @@ class Turns:
     ) -> Rounds:
         """Return what each call says that it took, round by round until the time is up.
 
+        Before each round it waits for other processes to come to rest, as long as there is time.
         Each call goes a few times before it counts: what the others' weights pushed out of the
         caches comes back.
         """
@@ -82,6 +83,8 @@ class Turns:
             )
 
         while not is_over():
+            passed_s = time.perf_counter() - started_s
+            await_rest((LONGER - 1) * limit_s - passed_s)
             begun_s, waiting_s = time.perf_counter(), waited_s()
             row: list[float] = []
             found = self._probed()
