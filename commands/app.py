@@ -15,7 +15,7 @@ from dplace.commands.place import place
 from dplace.commands.profile import profile
 from dplace.commands.run import run
 from dplace.commands.simulate import simulate
-from dplace.commands.terminal import say, write
+from dplace.commands.terminal import INTERRUPTED, say, write
 from dplace.errors import DplaceError
 
 __all__ = ["app", "main"]
@@ -37,8 +37,6 @@ app.command("profile")(profile)
 app.command("inspect")(inspect_model)
 app.command("generate")(generate)
 app.command("doctor")(doctor)
-
-INTERRUPTED = 130
 
 USER_ERRNOS = frozenset(
     {

@@ -64,7 +64,7 @@ Policy = Annotated[
         "--policy",
         metavar="POLICY",
         help="How to decide: single, random, packing, heft, critical-path, m-topo, m-etf, m-sct, "
-        "metis, local-search; exhaustive for small graphs; or auto, which takes the best of the "
+        "metis, search; exhaustive for small graphs; or auto, which takes the best of the "
         "quick ones and improves it by search.",
     ),
 ]

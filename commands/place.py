@@ -1,5 +1,7 @@
 """``dplace place``: from a model and a cluster to a plan."""
 
+import typer
+
 from dplace.commands.options import (
     Cluster,
     Dim,
@@ -20,7 +22,13 @@ from dplace.commands.options import (
     parse_dims,
     parse_pins,
 )
-from dplace.commands.terminal import warn, write_json, write_table
+from dplace.commands.terminal import (
+    INTERRUPTED,
+    search_progress,
+    warn,
+    write_json,
+    write_table,
+)
 
 __all__ = ["place"]
 
@@ -49,26 +57,30 @@ def place(
     A graph with given costs (docs/cost-graph-format.md) gets a placement and a timeline instead.
 
     Example: dplace place graph.json --cluster file -o answer
+
+    Ctrl-C ends the search, not the command: the best so far is written, and the exit code is 130.
     """
     source, dims, pins = check_model(model), parse_dims(dim), parse_pins(pin)
     import dplace.api
 
-    answer = dplace.api.place(
-        source,
-        cluster=cluster,
-        out=out,
-        policy=policy,
-        objective=objective,
-        evaluations=evaluations,
-        seed=seed,
-        dims=dims,
-        pins=pins,
-        optimize=optimize,
-        opt_level=opt_level,
-        format=format,
-        machine=machine,
-        profiles=profile or (),
-    )
+    with search_progress() as progress:
+        answer = dplace.api.place(
+            source,
+            cluster=cluster,
+            out=out,
+            policy=policy,
+            objective=objective,
+            evaluations=evaluations,
+            seed=seed,
+            dims=dims,
+            pins=pins,
+            optimize=optimize,
+            opt_level=opt_level,
+            format=format,
+            machine=machine,
+            profiles=profile or (),
+            progress=progress,
+        )
     warn(answer.warnings)
     if json:
         write_json(answer.as_json())
@@ -76,3 +88,5 @@ def place(
         from dplace.report.answer_table import answer_table
 
         write_table(answer_table(answer))
+    if answer.is_interrupted:
+        raise typer.Exit(INTERRUPTED)

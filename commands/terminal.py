@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,8 +12,12 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["say", "warn", "write", "write_json", "write_table"]
+    from dplace.lowering import Progress
 
+__all__ = ["INTERRUPTED", "say", "search_progress", "warn", "write", "write_json", "write_table"]
+
+INTERRUPTED = 130
+"""What a shell reports for a tool that Ctrl-C ended: 128 + 2."""
 BROKEN_PIPE = 141
 """What a shell reports for a tool that SIGPIPE ended: 128 + 13."""
 
@@ -66,3 +72,41 @@ def warn(warnings: Sequence[str]) -> None:
     """Write each warning to standard error."""
     for warning in warnings:
         say(f"warning: {warning}")
+
+
+@contextmanager
+def search_progress() -> Iterator["Callable[[Progress], None] | None"]:
+    """Yield what shows how a search gets on, or None where nobody looks at standard error.
+
+    One line that is written over: the share of the budget, the best time and the time left.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    begun_s = time.monotonic()
+    shown_s = begun_s
+    first = 0
+
+    def show(progress: "Progress") -> None:
+        nonlocal shown_s, first
+        from dplace.report.plain import time_text
+
+        now_s = time.monotonic()
+        first = first or progress.evaluations
+        if now_s - shown_s < 0.1:
+            return
+        shown_s = now_s
+        done = progress.evaluations - first
+        left = max(0, progress.expected - progress.evaluations)
+        left_s = (now_s - begun_s) * left / max(1, done)
+        share = progress.evaluations / max(1, progress.expected)
+        best = time_text(progress.best_s)
+        line = f"searching {min(share, 1.0):.0%}, best of this walk {best}, {left_s:.0f} s left"
+        sys.stderr.write(f"\r\033[K{line}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dplace.doctor import DoctorReport
     from dplace.graph_io.optimise import OptimizeMode
     from dplace.graph_io.session import OptLevel
+    from dplace.lowering import Progress
     from dplace.policies.policy import Answer
     from dplace.problem import Problem
     from dplace.report.answer import PlaceAnswer, SimulateAnswer
@@ -71,6 +72,7 @@ def place(
     machine: None = None,
     profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer: ...
 
 
@@ -92,6 +94,7 @@ def place(
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer: ...
 
 
@@ -112,6 +115,7 @@ def place(
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer:
     """Decide which device runs each op of a model, and write the plan.
 
@@ -138,6 +142,7 @@ def place(
         profiles: Files of measured times (``dplace profile``) to look at before those in the
             user's data folder.
         placement: Decides instead of a policy: from a Problem to the device of each op.
+        progress: Is told how a search gets on, several times a second.
 
     Raises:
         InputError: The model, the cluster, a dimension or a pin cannot be used.
@@ -157,7 +162,7 @@ def place(
             raise UsageError(f"{option}: {model} is a cost graph, which has its costs already")
         return _place_graph(
             cast("str | Path", model),
-            lambda problem: _decide(problem, policy, evaluations, seed, placement),
+            lambda problem: _decide(problem, policy, evaluations, seed, placement, progress),
             cluster=cluster,
             folder=folder,
             objective=goal,
@@ -176,7 +181,7 @@ def place(
         machine=rules or "native",
         profiles=profiles,
     ) as made:
-        answer = _decide(made.problem, policy, evaluations, seed, placement)
+        answer = _decide(made.problem, policy, evaluations, seed, placement, progress)
         if made.problem.machine != "native":
             return graph_answer(made.problem, answer, out=folder, warnings=made.warnings)
         return plan_answer(made, answer, folder)
@@ -214,12 +219,13 @@ def _decide(
     evaluations: int | None,
     seed: int,
     placement: Callable[[Problem], NDArray[np.int32]] | None,
+    progress: Callable[[Progress], None] | None,
 ) -> Answer:
     from dplace.policies import policy as policies
 
     if placement is not None:
         return policies.answer_for(problem, placement(problem), policy="given")
-    return policies.place(problem, policy, seed=seed, evaluations=evaluations)
+    return policies.place(problem, policy, seed=seed, evaluations=evaluations, progress=progress)
 
 
 @overload

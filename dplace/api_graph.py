@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
-from dplace.api_model import pin_pair
+from dplace.api_model import interruption, pin_pair
 from dplace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,7 +156,12 @@ def graph_answer(
         scores=answer.scores,
         evaluations=answer.evaluations,
         out=out,
-        warnings=(*warnings, *(() if source is None else source.warnings)),
+        warnings=(
+            *warnings,
+            *(() if source is None else source.warnings),
+            *interruption(answer),
+        ),
+        is_interrupted=answer.is_interrupted,
     )
 
 

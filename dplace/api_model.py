@@ -253,8 +253,20 @@ def plan_answer(made: ModelProblem, answer: Answer, folder: Path | None) -> Plac
         scores=answer.scores,
         evaluations=answer.evaluations,
         measured_share=made.measured_share,
-        warnings=made.warnings,
+        warnings=(*made.warnings, *interruption(answer)),
+        is_interrupted=answer.is_interrupted,
     )
+
+
+def interruption(answer: Answer) -> tuple[str, ...]:
+    """Return a warning if the search was broken off."""
+    if not answer.is_interrupted:
+        return ()
+    sentence = (
+        f"the search was interrupted after {answer.evaluations} evaluations; this is the best that "
+        "it had found"
+    )
+    return (sentence,)
 
 
 def _write(

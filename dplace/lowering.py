@@ -5,7 +5,9 @@ depends on the machine model (``dplace/simulator/engine.py``). Which order of op
 cutting is best depends on the placement; ``lower`` tries a few rules and keeps the best.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,23 @@ from dplace.rules import PART_RULES, Rule, Score
 from dplace.schedule.rank import mean_rank, placed_rank, priority_order
 from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["RULES", "Evaluator", "Rule", "Score", "lower", "make_evaluator"]
+__all__ = ["RULES", "Evaluator", "Progress", "Rule", "Score", "lower", "make_evaluator"]
+
+_log = logging.getLogger(__name__)
 
 Placement = NDArray[np.int32]
 
 RULES = PART_RULES
+
+
+class Progress(NamedTuple):
+    """How a search gets on."""
+
+    evaluations: int
+    expected: int
+    """Evaluations at its end, about."""
+    best_s: float
+    """The best of the walk that it is on."""
 
 
 class Evaluator:
@@ -30,17 +44,31 @@ class Evaluator:
 
     evaluations: int
     """Passes of the simulator so far."""
+    progress: "Callable[[Progress], None] | None"
+    """Is told how a search gets on, several times a second; or None."""
+    is_interrupted: bool
+    """Whether a search was broken off: what it returned is the best so far."""
 
     def __init__(self, problem: Problem) -> None:
+        from dplace.simulator.compiled import is_compiled_cache_present
         from dplace.simulator.engine import engine_for
         from dplace.simulator.tables import tabulate
 
         self.problem = problem
         self.tables = tabulate(problem)
         self.evaluations = 0
+        self.progress = None
+        self.is_interrupted = False
+        self._expected = 0
         self.mean_order = priority_order(mean_rank(problem, self.tables))
         self._index_order = np.arange(problem.num_ops, dtype=np.int32)
         self.engine = engine_for(problem, self.tables)
+        if not is_compiled_cache_present(*self.engine.compiled):
+            _log.warning(
+                "first use of the %s simulator on this machine: compiling it takes some ten "
+                "seconds, once",
+                problem.machine,
+            )
         self.rules = self.engine.rules
         """What there is to try on each placement, the most promising first."""
 
@@ -48,6 +76,15 @@ class Evaluator:
     def is_memory_tight(self) -> bool:
         """Return whether some placement may overflow; if not, memory is never looked at."""
         return self.engine.is_memory_tight
+
+    def expect(self, evaluations: int) -> None:
+        """Note that a search will take so many more passes."""
+        self._expected = self.evaluations + evaluations
+
+    def tell(self, best_s: float) -> None:
+        """Tell whoever watches what the best of the walk so far is."""
+        if self.progress is not None:
+            self.progress(Progress(self.evaluations, self._expected, best_s))
 
     def score(self, placement: Placement, rule: Rule | None = None) -> Score:
         """Return the score of ``placement`` under one rule, by default the first: one pass."""
@@ -75,21 +112,26 @@ class Evaluator:
         """Return what ``placement`` runs as under one rule, and its timeline."""
         placement = np.require(placement, np.int32, ["C", "W"])
         lowered, timeline = self.engine.records(placement, rule, self.order(rule, placement))
-        check_acyclic(self.problem, lowered)
+        # Under dnn-partitioning the requests of a stream interleave: what is shown is one period.
+        problem = self.problem
+        if (problem.machine, problem.objective) != ("dnn-partitioning", "throughput"):
+            check_acyclic(problem, lowered)
         return lowered, timeline
 
     def overflow_bytes(self, placement: Placement) -> NDArray[np.int64]:
         """Return the bytes above each device's memory under the best rule."""
         if not self.is_memory_tight:
             return np.zeros(self.problem.num_devices, dtype=np.int64)
-        _, timeline = self.lower(placement)
-        return np.asarray(np.maximum(timeline.peak_bytes - self.engine.capacity, 0))
+        placement = np.require(placement, np.int32, ["C", "W"])
+        _, rule = self.best_rule(placement)
+        peaks = self.engine.peak_bytes(placement, rule, self.order(rule, placement))
+        return np.asarray(np.maximum(peaks - self.engine.capacity, 0))
 
     def order(self, rule: Rule, placement: Placement) -> NDArray[np.int32]:
         """Return the ops by the priority that ``rule`` gives them under ``placement``."""
         if rule.priority == "index":
             return self._index_order
-        if rule.priority == "mean-rank":
+        if rule.priority in ("mean-rank", "ready"):
             return self.mean_order
         return priority_order(placed_rank(self.tables, placement))
 

@@ -14,8 +14,9 @@ class Rule(NamedTuple):
     The words are those of ``dplace/simulator/online.py``.
     """
 
-    priority: Literal["mean-rank", "placed-rank", "index"]
-    """Upward rank with mean costs, the same under the placement, or the order of the graph."""
+    priority: Literal["mean-rank", "placed-rank", "index", "ready"]
+    """Upward rank with mean costs, the same under the placement, or the order of the graph; or
+    devices take what is ready first, and transfers go by upward rank with mean costs."""
     cut_gain: float = WHOLE
     patience: float = 0.0
     urgent_only: bool = False
@@ -40,7 +41,12 @@ PART_RULES: tuple[Rule, ...] = (
 the makespan that those before it leave: the first is within 5 % of the best of all rules on
 average, all together within 0.1 %. The last two make the fewest parts."""
 
-URGENT_RULES: tuple[Rule, ...] = (Rule("mean-rank"), Rule("placed-rank"), Rule("index"))
+URGENT_RULES: tuple[Rule, ...] = (
+    Rule("mean-rank"),
+    Rule("ready"),
+    Rule("placed-rank"),
+    Rule("index"),
+)
 """Where ops are taken one by one, the most urgent first."""
 
 READY_RULES: tuple[Rule, ...] = (Rule("index"),)

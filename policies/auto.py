@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator, Score
 from dplace.policies.heft import heft_of_groups
-from dplace.policies.local_search import improve
 from dplace.policies.m_etf import etf_of_groups
 from dplace.policies.memory import first_that_fits, no_room
 from dplace.policies.packing import packing
 from dplace.policies.regions import cluster
+from dplace.policies.search import improve
 from dplace.policies.single import single
+from dplace.policies.splits import splits
 
 __all__ = ["Race", "auto", "race"]
 
@@ -39,19 +40,19 @@ def auto(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
 
 
 def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Race:
-    """Return the best placement of several policies, improved by local search.
+    """Return the best placement of several policies, improved by search.
 
     Raises:
         MemoryLimitError: Nothing that fits was found.
     """
     begun = evaluator.evaluations
     problem = evaluator.problem
-    # With a small budget most of it should go into the search, not into ways of cutting.
     rules = evaluator.rules
+    # With a small budget most of it should go into the search, not into ways of cutting.
     if evaluations < 20 * len(rules):
         rules = rules[:4]
     entries: list[tuple[Score, str, Placement]] = []
-    capacity = sum(device.memory_bytes for device in problem.cluster.devices)
+    capacity = sum(evaluator.engine.capacity.tolist())
     if int(problem.graph.weight_bytes.sum()) > capacity:
         raise no_room(problem, None, None)
 
@@ -70,10 +71,17 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
         if min(entry[0] for entry in entries).overflow_bytes:
             with suppress(MemoryLimitError):
                 enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
-    score, _, best = min(entries, key=lambda entry: entry[0])
+        found = splits(evaluator)
+        if found:
+            enter("splits", min(found, key=evaluator.score))
     left = evaluations - (evaluator.evaluations - begun) - len(evaluator.rules)
-    best = improve(evaluator, best, rng=rng, evaluations=left)
+    starts = [placement for _, _, placement in sorted(entries, key=lambda entry: entry[0])]
+    best = improve(evaluator, starts, rng=rng, evaluations=left)
     score, _ = evaluator.best_rule(best)
+    # With a small budget the search does not look at every start under every rule.
+    score, _, best = min(
+        (score, "auto", best), min(entries, key=lambda entry: entry[0]), key=lambda entry: entry[0]
+    )
     if score.overflow_bytes:
         raise no_room(problem, score, evaluator.overflow_bytes(best))
     scores: dict[str, Score] = {"auto": score}

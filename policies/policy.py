@@ -1,6 +1,7 @@
 """The protocol of policies, the list of them, and ``place``, which asks one."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,19 +10,19 @@ from numpy.typing import NDArray
 
 from dplace.bounds import lower_bound_s
 from dplace.errors import UsageError
-from dplace.lowering import Evaluator
+from dplace.lowering import Evaluator, Progress
 from dplace.placement import check_placement
 from dplace.policies.auto import auto, race
 from dplace.policies.critical_path import critical_path
 from dplace.policies.exhaustive import exhaustive
 from dplace.policies.heft import heft
-from dplace.policies.local_search import local_search
 from dplace.policies.m_etf import m_etf
 from dplace.policies.m_sct import m_sct
 from dplace.policies.m_topo import m_topo
 from dplace.policies.metis import metis
 from dplace.policies.packing import packing
 from dplace.policies.random_placement import random_placement
+from dplace.policies.search import search
 from dplace.policies.single import best_single_device_s, single
 from dplace.problem import Problem
 from dplace.simulator.timeline import Lowered, Timeline
@@ -53,13 +54,13 @@ POLICIES: dict[str, Policy] = {
     "critical-path": critical_path,
     "exhaustive": exhaustive,
     "heft": heft,
-    "local-search": local_search,
     "m-etf": m_etf,
     "m-sct": m_sct,
     "m-topo": m_topo,
     "metis": metis,
     "packing": packing,
     "random": random_placement,
+    "search": search,
     "single": single,
 }
 """Every policy by the name that ``--policy`` takes."""
@@ -84,19 +85,30 @@ class Answer:
     """Passes of the simulator that the policy used."""
     scores: dict[str, float]
     """Makespan in seconds of each policy that was tried; ``inf`` for one that found nothing."""
+    is_interrupted: bool = False
+    """Whether the search was broken off: this is the best that it had found."""
 
 
-def default_evaluations(num_ops: int) -> int:
-    """Return a budget that keeps ``place`` to about two seconds.
+OPS_OF_PARTS, OPS_ONE_BY_ONE = 6_000_000, 20_000_000
+"""Ops that are simulated in about two seconds: by parts, and one by one."""
+MOST_EVALUATIONS = 50_000
 
-    >>> default_evaluations(100), default_evaluations(100_000)
-    (2000, 40)
-    """
-    return max(40, min(2000, 3_000_000 // max(1, num_ops)))
+
+def default_evaluations(problem: Problem) -> int:
+    """Return a budget that keeps the search of ``place`` to about two seconds."""
+    from dplace.simulator.engine import takes_ops_one_by_one
+
+    num_ops = OPS_ONE_BY_ONE if takes_ops_one_by_one(problem) else OPS_OF_PARTS
+    return max(40, min(MOST_EVALUATIONS, num_ops // max(1, problem.num_ops)))
 
 
 def place(
-    problem: Problem, policy: str = "auto", *, seed: int = 0, evaluations: int | None = None
+    problem: Problem,
+    policy: str = "auto",
+    *,
+    seed: int = 0,
+    evaluations: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Answer:
     """Return the placement that a policy decides on, with its predicted timeline.
 
@@ -106,6 +118,7 @@ def place(
         seed: Of every random choice; equal seeds give equal answers.
         evaluations: Passes of the simulator that the policy may use; by default what takes about
             two seconds. ``auto`` takes some forty before it searches, however few these are.
+        progress: Is told how a search gets on, several times a second.
 
     Raises:
         UsageError: There is no such policy, or it cannot serve the objective.
@@ -115,8 +128,9 @@ def place(
     if policy not in POLICIES:
         raise UsageError(f"no policy {policy!r}; there are {', '.join(sorted(POLICIES))}")
     if evaluations is None:
-        evaluations = default_evaluations(problem.num_ops)
+        evaluations = default_evaluations(problem)
     evaluator = Evaluator(problem)
+    evaluator.progress = progress
     rng = np.random.default_rng(seed)
     if policy != "auto":
         placement = POLICIES[policy](evaluator, rng=rng, evaluations=evaluations)
@@ -161,4 +175,5 @@ def _answer(
         best_single_device_s=best_single_device_s(evaluator),
         evaluations=used,
         scores={**scores, policy: objective_s},
+        is_interrupted=evaluator.is_interrupted,
     )

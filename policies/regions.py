@@ -19,7 +19,15 @@ from dplace.op_graph import OpGraph
 from dplace.problem import Problem
 from dplace.schedule.rank import mean_seconds
 
-__all__ = ["Clusters", "Neighbours", "branches", "cluster", "cut_ops", "neighbours"]
+__all__ = [
+    "Clusters",
+    "Neighbours",
+    "branches",
+    "cluster",
+    "cut_ops",
+    "heavy_clusters",
+    "neighbours",
+]
 
 Int = NDArray[np.int32]
 
@@ -200,6 +208,43 @@ def cluster(problem: Problem, work_s: tuple[float, ...] = ()) -> tuple[Clusters,
         if limit < np.inf:
             stages.append(_stage(head))
     return _tree(num_ops, children), stages
+
+
+def heavy_clusters(problem: Problem, unit: Int, transfer_s: NDArray[np.float64]) -> Clusters:
+    """Return the clusters that arise as values are joined with their readers, the slowest first.
+
+    Args:
+        problem: The graph.
+        unit: Shape ``(num_ops,)``: ops that go together anyway, joined before all else.
+        transfer_s: Shape ``(num_values,)``: what it costs if the value crosses.
+    """
+    graph = problem.graph
+    num_ops = graph.num_ops
+    parent = list(range(num_ops))
+    node = list(range(num_ops))
+    children: list[tuple[int, int]] = []
+
+    def root(op: int) -> int:
+        while parent[op] != op:
+            parent[op] = parent[parent[op]]
+            op = parent[op]
+        return op
+
+    def merge(one: int, other: int) -> None:
+        one, other = root(one), root(other)
+        if one != other:
+            children.append((node[one], node[other]))
+            parent[other] = one
+            node[one] = num_ops + len(children) - 1
+
+    _, heads = np.unique(unit, return_index=True)
+    for op, head in enumerate(heads[unit].tolist()):
+        merge(head, op)
+    made = np.flatnonzero(graph.value_producer >= 0)
+    for value in made[np.argsort(-transfer_s[made], kind="stable")].tolist():
+        for reader in graph.consumers_of(value).tolist():
+            merge(int(graph.value_producer[value]), reader)
+    return _tree(num_ops, children)
 
 
 def _stage(head: list[int]) -> Int:

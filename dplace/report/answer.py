@@ -28,6 +28,8 @@ class PlaceAnswer:
     """Fraction of the predicted time on one device that is measured; the rest is modelled."""
     warnings: tuple[str, ...] = ()
     """Sentences on what was assumed, one for each thing."""
+    is_interrupted: bool = False
+    """Whether the search was broken off: this is the best that it had found."""
 
     @property
     def gap_to_bound(self) -> float | None:

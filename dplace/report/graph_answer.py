@@ -48,6 +48,8 @@ class GraphAnswer:
     """The folder that the answer was written to; None when it was not written."""
     warnings: tuple[str, ...] = ()
     """Sentences on what was assumed, one for each thing."""
+    is_interrupted: bool = False
+    """Whether the search was broken off: this is the best that it had found."""
 
     @property
     def gap_to_bound(self) -> float | None:

@@ -21,7 +21,7 @@ from dplace.simulator.op_engine import OpSearch
 from dplace.simulator.part_engine import PartSearch
 from dplace.simulator.search_moves import Moves, draw_move, next_uniform
 
-__all__ = ["Memory", "Walk", "anneal", "make_walk"]
+__all__ = ["BEST_OVERFLOW", "BEST_TIME", "Memory", "Walk", "anneal", "make_walk"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -64,7 +64,10 @@ def make_walk(num_ops: int) -> Walk:
 
 
 def _time(state: Any, placement: Int) -> float:
-    """Return what the objective makes small."""
+    """Return what the objective makes small.
+
+    numba takes what ``_time_of_state`` returns for it, and wants signatures to be equal.
+    """
     raise NotImplementedError
 
 
@@ -74,7 +77,7 @@ def _time_of_state(state: Any, placement: Any) -> Any:
         return None
     if state.instance_class is OpSearch:
 
-        def by_op(state: OpSearch, placement: Int) -> float:
+        def by_op(state: Any, placement: Any) -> Any:
             return float(
                 simulate_ops(state.op_tables, placement, state.order, state.position, state.op_run)
             )
@@ -82,19 +85,19 @@ def _time_of_state(state: Any, placement: Any) -> Any:
         return by_op
     if state.instance_class is BlockSearch:
 
-        def by_block(state: BlockSearch, placement: Int) -> float:
+        def by_block(state: Any, placement: Any) -> Any:
             return float(simulate_blocks(state, placement))
 
         return by_block
     if state.instance_class is LoadSearch:
 
-        def by_load(state: LoadSearch, placement: Int) -> float:
+        def by_load(state: Any, placement: Any) -> Any:
             return float(largest(state.loads))
 
         return by_load
     if state.instance_class is PartSearch:
 
-        def by_part(state: PartSearch, placement: Int) -> float:
+        def by_part(state: Any, placement: Any) -> Any:
             simulate(
                 state.tables,
                 placement,
@@ -111,6 +114,33 @@ def _time_of_state(state: Any, placement: Any) -> Any:
     return None
 
 
+def _soft(state: Any, time_s: float, slope: float) -> float:
+    """Return what the walk makes small: the objective, with a slope where that has plateaus.
+
+    The largest load says nothing on whether the others shrink, so it is mixed with their norm.
+    """
+    raise NotImplementedError
+
+
+@overload(_soft, jit_options={"error_model": "numpy", "_nrt": False})
+def _soft_of_state(state: Any, time_s: Any, slope: Any) -> Any:
+    if isinstance(state, types.BaseNamedTuple) and state.instance_class is LoadSearch:
+
+        def by_load(state: Any, time_s: Any, slope: Any) -> Any:
+            total = 0.0
+            for resource in range(len(state.loads)):
+                square = (state.loads[resource] / time_s) ** 2
+                total += square**4
+            return time_s * (1.0 - slope + slope * math.sqrt(math.sqrt(math.sqrt(total))))
+
+        return by_load
+
+    def same(state: Any, time_s: Any, slope: Any) -> Any:
+        return time_s
+
+    return same
+
+
 def _follow(state: Any, placement: Int, ops: Int, count: int) -> None:
     """Tell a state that keeps something from one placement to the next which ops have moved.
 
@@ -123,7 +153,7 @@ def _follow(state: Any, placement: Int, ops: Int, count: int) -> None:
 def _follow_of_state(state: Any, placement: Any, ops: Any, count: Any) -> Any:
     if isinstance(state, types.BaseNamedTuple) and state.instance_class is LoadSearch:
 
-        def move(state: LoadSearch, placement: Int, ops: Int, count: int) -> None:
+        def move(state: Any, placement: Any, ops: Any, count: Any) -> Any:
             if count < 0:
                 recount(state, placement)
             for slot in range(count):
@@ -131,7 +161,7 @@ def _follow_of_state(state: Any, placement: Any, ops: Any, count: Any) -> Any:
 
         return move
 
-    def nothing(state: Any, placement: Int, ops: Int, count: int) -> None:
+    def nothing(state: Any, placement: Any, ops: Any, count: Any) -> Any:
         pass
 
     return nothing
@@ -170,6 +200,12 @@ def _count_memory(placement: Int, memory: Memory) -> None:
 
 
 @kernel
+def _copy(source: Int, target: Int) -> None:
+    for index in range(len(source)):
+        target[index] = source[index]
+
+
+@kernel
 def _energy(time_s: float, overflow: float, total_bytes: float) -> float:
     """Return what the walk makes small: what does not fit may be passed through, at a price."""
     return time_s * (1.0 + MEMORY_WEIGHT * overflow / total_bytes)
@@ -184,6 +220,7 @@ def anneal(
     steps: int,
     hot: float,
     cold: float,
+    slope: float,
     is_new: bool,
 ) -> int:
     """Walk on, and return how many placements were judged.
@@ -197,6 +234,7 @@ def anneal(
         hot: First temperature, as a share of the makespan: a move that costs so much more is
             taken in one of e cases.
         cold: Last temperature.
+        slope: How much of the norm of all loads is mixed with the largest, where loads count.
         is_new: Whether ``current`` has not been judged yet.
     """
     current, figures = walk.current, walk.figures
@@ -210,13 +248,13 @@ def anneal(
     if is_new:
         time_s = _time(state, current)
         overflow = _overflow(memory) if memory.is_tight else 0.0
-        figures[ENERGY] = _energy(time_s, overflow, total_bytes)
+        figures[ENERGY] = _energy(_soft(state, time_s, slope), overflow, total_bytes)
         judged += 1
         if overflow < figures[BEST_OVERFLOW] or (
             overflow == figures[BEST_OVERFLOW] and time_s < figures[BEST_TIME]
         ):
             figures[BEST_TIME], figures[BEST_OVERFLOW] = time_s, overflow
-            walk.best[:] = current
+            _copy(current, walk.best)
     cooling = math.log(cold / hot) / max(1, steps)
     idle = 0
     while judged < steps and idle < 1000:
@@ -236,7 +274,7 @@ def anneal(
         overflow = _overflow(memory) if memory.is_tight else 0.0
         time_s = _time(state, current)
         judged += 1
-        energy = _energy(time_s, overflow, total_bytes)
+        energy = _energy(_soft(state, time_s, slope), overflow, total_bytes)
         loss = energy / figures[ENERGY] - 1.0
         temperature = hot * math.exp(cooling * judged)
         if loss <= 0.0 or (
@@ -247,7 +285,7 @@ def anneal(
                 overflow == figures[BEST_OVERFLOW] and time_s < figures[BEST_TIME]
             ):
                 figures[BEST_TIME], figures[BEST_OVERFLOW] = time_s, overflow
-                walk.best[:] = current
+                _copy(current, walk.best)
             continue
         for slot in range(count):
             op, device = moves.ops[slot], moves.devices[slot]

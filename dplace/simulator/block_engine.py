@@ -22,6 +22,7 @@ class BlockEngine:
     """Simulates ``dnn-partitioning`` for latency."""
 
     rules = READY_RULES
+    compiled = (simulate_blocks,)
 
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
@@ -42,6 +43,10 @@ class BlockEngine:
     def peak_bound(self, placement: Int) -> Bytes:
         """Return the bytes of the ops on each accelerator; a CPU has no limit."""
         return memory.weight_bytes(self._tables, placement)
+
+    def peak_bytes(self, placement: Int, rule: Rule, order: Int) -> Bytes:
+        """Return what ``score`` counts as overflow where it is above the capacity."""
+        return self.peak_bound(placement)
 
     def records(self, placement: Int, rule: Rule, order: Int) -> tuple[Lowered, Timeline]:
         """Return the blocks as parts, and the timeline.

@@ -6,6 +6,7 @@ as fast that way, and compiling takes half as long.
 """
 
 from pathlib import Path
+from typing import Any
 
 from numba import njit
 
@@ -22,12 +23,12 @@ merged = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 read and typed once."""
 
 
-def is_compiled_cache_present() -> bool:
-    """Return whether this machine has compiled the simulator before, so that its use is quick.
+def is_compiled_cache_present(*functions: Any) -> bool:
+    """Return whether this machine has compiled some functions before, so that their use is quick.
 
     An old version's leftovers count as well: whether they are still right, only numba can tell.
     """
-    from dplace.simulator.online import simulate
-
-    folder = Path(simulate.stats.cache_path)
-    return any(folder.glob("online.simulate-*.nbi"))
+    return all(
+        any(Path(function.stats.cache_path).glob(f"*.{function.__name__}-*.nbi"))
+        for function in functions
+    )

@@ -25,6 +25,8 @@ class Engine(Protocol):
 
     rules: tuple[Rule, ...]
     """What there is to try on each placement, the most promising first."""
+    compiled: tuple[Any, ...]
+    """What it has numba compile at its first use on a machine."""
     capacity: NDArray[np.int64]
     """Bytes that each device can hold, shape ``(num_devices,)``."""
     is_memory_tight: bool
@@ -42,6 +44,10 @@ class Engine(Protocol):
 
     def peak_bound(self, placement: Placement) -> NDArray[np.int64]:
         """Return bytes that no schedule of a placement exceeds, shape ``(num_devices,)``."""
+        ...
+
+    def peak_bytes(self, placement: Placement, rule: Rule, order: Placement) -> NDArray[np.int64]:
+        """Return the bytes at the worst moment on each device, shape ``(num_devices,)``."""
         ...
 
     def search_state(self, rule: Rule, order: Placement) -> Any:

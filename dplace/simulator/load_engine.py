@@ -9,7 +9,7 @@ from dplace.problem import Problem
 from dplace.rules import READY_RULES, Rule, Score
 from dplace.simulator import memory
 from dplace.simulator.engine import capacity
-from dplace.simulator.loads import LoadSearch, largest, make_load_search, recount
+from dplace.simulator.loads import LoadSearch, crossings, largest, make_load_search, recount
 from dplace.simulator.op_engine import OpEngine, one_by_one
 from dplace.simulator.tables import TRANSFER, Tables
 from dplace.simulator.timeline import Lowered, Timeline
@@ -24,6 +24,7 @@ class LoadEngine:
     """Counts loads; where requests overlap, the order of ops within one is of no matter."""
 
     rules = READY_RULES
+    compiled = (recount,)
 
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
@@ -44,8 +45,7 @@ class LoadEngine:
         overflow = 0
         if self.is_memory_tight:
             overflow = int(np.maximum(self.peak_bound(placement) - self.capacity, 0).sum())
-        crossing = self._crossing(placement)
-        return Score(overflow, float(largest(self._search.loads)), len(crossing[0]))
+        return Score(overflow, float(largest(self._search.loads)), int(crossings(self._search)))
 
     def loads(self, placement: Int) -> NDArray[np.float64]:
         """Return the load of each device and behind them of each channel, in seconds."""
@@ -67,6 +67,10 @@ class LoadEngine:
         away = (makers >= 0) & (placement[makers] != targets)
         keys = np.unique(values[away].astype(np.int64) * num + targets[away])
         return (keys // num).astype(np.int32), (keys % num).astype(np.int32)
+
+    def peak_bytes(self, placement: Int, rule: Rule, order: Int) -> Bytes:
+        """Return what ``score`` counts as overflow where it is above the capacity."""
+        return self.peak_bound(placement)
 
     def records(self, placement: Int, rule: Rule, order: Int) -> tuple[Lowered, Timeline]:
         """Return what a placement runs as; the timeline is that of one request.

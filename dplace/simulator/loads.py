@@ -19,7 +19,15 @@ from dplace.simulator.op_tables import (
     tabulate_ops,
 )
 
-__all__ = ["LoadSearch", "is_host", "largest", "make_load_search", "move_op", "recount"]
+__all__ = [
+    "LoadSearch",
+    "crossings",
+    "is_host",
+    "largest",
+    "make_load_search",
+    "move_op",
+    "recount",
+]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -180,6 +188,19 @@ def move_op(op: int, target: int, search: LoadSearch) -> None:
         _charge(value, 1.0, search)
     for slot in range(outputs, end):
         _charge(tables.output_values[slot], 1.0, search)
+
+
+@kernel
+def crossings(search: LoadSearch) -> int:
+    """Return how many values go to how many other devices, in all."""
+    num = search.op_tables.num_devices
+    count = 0
+    for value in range(len(search.op_tables.values) - 1):
+        producer = search.op_tables.values[value]["producer"]
+        for device in range(num):
+            if search.readers[value * num + device] > 0:
+                count += producer >= 0 and search.device[producer] != device
+    return count
 
 
 @kernel

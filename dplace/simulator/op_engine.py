@@ -34,6 +34,8 @@ class OpSearch(NamedTuple):
 class OpEngine:
     """Simulates ``native`` without calls, ``placeto``, ``baechi``, ``moirai``, ``independent``."""
 
+    compiled = (simulate_ops,)
+
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
         self._tables = tables
@@ -55,13 +57,20 @@ class OpEngine:
             total += int(graph.value_bytes.sum())
         return total
 
-    def _simulate(self, placement: Int, order: Int) -> float:
+    def _simulate(self, placement: Int, rule: Rule, order: Int) -> float:
         self._position[order] = np.arange(len(order), dtype=np.int32)
-        return float(simulate_ops(self._op_tables, placement, order, self._position, self._run))
+        tables = self._ruled(rule)
+        return float(simulate_ops(tables, placement, order, self._position, self._run))
+
+    def _ruled(self, rule: Rule) -> OpTables:
+        """Return the tables for a rule: whether devices go by priority or by ready time."""
+        if rule.priority != "ready":
+            return self._op_tables
+        return self._op_tables._replace(is_urgent_first=False)
 
     def score(self, placement: Int, rule: Rule, order: Int) -> Score:
         """Return the score of a placement."""
-        makespan_s = self._simulate(placement, order)
+        makespan_s = self._simulate(placement, rule, order)
         overflow = 0
         if self.is_memory_tight and (self.peak_bound(placement) > self.capacity).any():
             peaks = self._peaks(placement)
@@ -113,9 +122,13 @@ class OpEngine:
         run.transfers[:count] = self._run.transfers[:count]
         return run
 
+    def peak_bytes(self, placement: Int, rule: Rule, order: Int) -> Bytes:
+        """Return the bytes at the worst moment on each device."""
+        return self.records(placement, rule, order)[1].peak_bytes
+
     def records(self, placement: Int, rule: Rule, order: Int) -> tuple[Lowered, Timeline]:
         """Return each op as a part of its own, and the timeline."""
-        makespan_s = self._simulate(placement, order)
+        makespan_s = self._simulate(placement, rule, order)
         if self._loads is None:
             self._loads = make_load_search(self._problem)
         recount(self._loads, placement)
@@ -132,11 +145,12 @@ class OpEngine:
 
     def search_state(self, rule: Rule, order: Int) -> OpSearch | None:
         """Return what the compiled search judges by."""
-        if self.is_memory_tight:
+        # Under moirai what an op holds does not depend on when it runs.
+        if self.is_memory_tight and self._problem.machine != "moirai":
             return None
         position = np.zeros(len(order), dtype=np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)
-        return OpSearch(self._op_tables, self._run, order.copy(), position)
+        return OpSearch(self._ruled(rule), self._run, order.copy(), position)
 
 
 def one_by_one(

@@ -36,6 +36,7 @@ class PartEngine:
     """Lowers and simulates in one pass, so what is predicted is what runs."""
 
     rules = PART_RULES
+    compiled = (simulate,)
 
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
@@ -85,6 +86,10 @@ class PartEngine:
         if self.is_memory_tight or self._problem.objective == "throughput":
             return None
         return PartSearch(self._tables, self._run, order.copy(), *rule[1:])
+
+    def peak_bytes(self, placement: Int, rule: Rule, order: Int) -> Bytes:
+        """Return the bytes at the worst moment on each device."""
+        return self.records(placement, rule, order)[1].peak_bytes
 
     def records(self, placement: Int, rule: Rule, order: Int) -> tuple[Lowered, Timeline]:
         """Return the parts and transfers of a placement, and the timeline."""

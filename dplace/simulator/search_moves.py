@@ -47,11 +47,14 @@ class Moves(NamedTuple):
     num_devices: int
     thresholds: NDArray[np.float64]
     """Cumulative chances of the kinds of moves."""
+    swap_chance: float
     rng: Words
     """Shape ``(1,)``: state of the generator; not 0."""
     ops: Int
     devices: Int
     """Shape ``(num_ops,)``: the move drawn last."""
+    hint: Int
+    """Scratch, shape ``(1,)``: the device to move to, or -1 for any."""
     mark: Int
     """Scratch, shape ``(num_ops,)``: 0, or 1 for ops that are in the move."""
 
@@ -142,13 +145,26 @@ def _list_ops(moves: Moves, placement: Int) -> int:
         for _ in range(16):
             edge = _below(len(moves.edges) // 2, rng)
             side = _below(2, rng)
-            if placement[moves.edges[2 * edge]] != placement[moves.edges[2 * edge + 1]]:
-                op = moves.edges[2 * edge + side]
+            op, other = moves.edges[2 * edge + side], moves.edges[2 * edge + 1 - side]
+            if placement[op] != placement[other]:
+                moves.hint[0] = placement[other]
                 break
-        limit = int(2.0 ** (4.0 * next_uniform(rng)))
-        return int(
-            _grow(op, placement, limit, True, moves.near_offsets, moves.near, ops, moves.mark)
-        )
+        if next_uniform(rng) < 0.5:
+            limit = int(2.0 ** (4.0 * next_uniform(rng)))
+            return int(
+                _grow(op, placement, limit, True, moves.near_offsets, moves.near, ops, moves.mark)
+            )
+        # Ops of the same device behind the border, in the order of the graph.
+        step = -1 if side == 0 else 1
+        count = 0
+        for slot in range(int(size)):
+            at = op + step * slot
+            if at < 0 or at >= num_ops:
+                break
+            if placement[at] == placement[op]:
+                ops[count] = at
+                count += 1
+        return count
     if draw < moves.thresholds[3]:  # what hangs together on a device
         return int(_grow(op, placement, 256, True, moves.near_offsets, moves.near, ops, moves.mark))
     if draw < moves.thresholds[4]:  # what an op feeds or is fed by
@@ -175,6 +191,8 @@ def _list_ops(moves: Moves, placement: Int) -> int:
 def _target(moves: Moves, placement: Int, count: int, source: int) -> int:
     """Return the device to move to: that of a neighbour of a drawn op, or any other."""
     rng = moves.rng
+    if moves.hint[0] >= 0:
+        return int(moves.hint[0])
     if next_uniform(rng) < 0.5:
         op = moves.ops[_below(count, rng)]
         degree = moves.near_offsets[op + 1] - moves.near_offsets[op]
@@ -187,10 +205,37 @@ def _target(moves: Moves, placement: Int, count: int, source: int) -> int:
 
 
 @kernel
+def _draw_swap(moves: Moves, placement: Int) -> int:
+    """Draw two units of ops on different devices that change places."""
+    num, rng = moves.num_devices, moves.rng
+    one = _below(len(moves.unit), rng)
+    for _ in range(8):
+        other = _below(len(moves.unit), rng)
+        if placement[other] != placement[one]:
+            break
+    here, there = placement[one], placement[other]
+    if here == there or not (
+        moves.allowed[one * num + there] and moves.allowed[other * num + here]
+    ):
+        return 0
+    count = 0
+    for op, device in ((one, there), (other, here)):
+        unit = moves.unit[op]
+        for member in range(moves.unit_offsets[unit], moves.unit_offsets[unit + 1]):
+            moves.ops[count] = moves.unit_ops[member]
+            moves.devices[count] = device
+            count += 1
+    return count
+
+
+@kernel
 def draw_move(moves: Moves, placement: Int) -> int:
     """Draw a move into ``ops`` and ``devices``; return how many ops it moves, 0 for none."""
     ops, devices, mark, rng = moves.ops, moves.devices, moves.mark, moves.rng
     num = moves.num_devices
+    if next_uniform(rng) < moves.swap_chance:
+        return int(_draw_swap(moves, placement))
+    moves.hint[0] = -1
     listed = _list_ops(moves, placement)
     if listed == 0:
         return 0

@@ -40,6 +40,7 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
         "format": None,
         "machine": None,
         "profiles": (),
+        "progress": None,
     }
     assert calls == [(("m.onnx",), expected)]
 
@@ -67,6 +68,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         "format": "moirai",
         "machine": "baechi",
         "profiles": [Path("a.json"), Path("b.json")],
+        "progress": None,
     }
     assert calls == [(("-",), expected)]
 

@@ -1,6 +1,5 @@
 """Every policy keeps to the rules; auto is never worse than any of them."""
 
-import dataclasses
 import itertools
 import math
 from typing import get_args
@@ -78,14 +77,14 @@ def test_the_single_device_baseline_leaves_pins_aside() -> None:
     assert answer.best_single_device_s == 1 + 1
 
 
-@pytest.mark.parametrize("name", ["auto", "heft", "local-search", "m-etf"])
+@pytest.mark.parametrize("name", ["auto", "heft", "search", "m-etf"])
 def test_two_towers_go_to_two_devices(name: str) -> None:
     answer = place(two_towers(), name)
     assert answer.timeline.makespan_s == (1 + 20) + 1 + (1 + 1)
     assert answer.lowered.num_parts == 3
 
 
-@pytest.mark.parametrize("name", ["auto", "local-search"])
+@pytest.mark.parametrize("name", ["auto", "search"])
 def test_whole_branches_move_where_single_ops_never_pay(name: str) -> None:
     # A block has 25 ops; split 10 + 5 against 9 and the join, and pay for the way there and back.
     problem = branchy(num_blocks=4)
@@ -155,7 +154,7 @@ def test_the_search_stays_within_its_budget_and_more_is_no_worse() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("auto", "critical-path", "heft", "local-search"),
+        *("auto", "critical-path", "heft", "search"),
         *("m-etf", "m-sct", "m-topo", "metis", "packing"),
     ],
 )
@@ -224,7 +223,7 @@ def test_a_shared_weight_counts_once() -> None:
     problem = make_problem(graph, make_cluster(2, memory_bytes=100), [1.0] * 6)
     answer = place(problem, "packing")
     assert answer.timeline.weight_bytes.max() == 100
-    assert answer.lowered.num_parts == 1
+    assert len(set(answer.placement.tolist())) == 1
 
 
 def test_a_placement_that_is_given_is_answered_for() -> None:
@@ -241,13 +240,12 @@ def test_wrong_questions_are_refused() -> None:
     problem = two_towers(2)
     with pytest.raises(UsageError, match="no policy 'hefty'; there are auto, critical-path,"):
         place(problem, "hefty")
-    with pytest.raises(UsageError, match="throughput"):
-        place(dataclasses.replace(problem, objective="throughput"), "auto")
 
 
 def test_the_budget_shrinks_with_the_graph() -> None:
-    budgets = [default_evaluations(num_ops) for num_ops in (0, 10, 1000, 3000, 100_000, 10**7)]
-    assert budgets[0] == 2000
+    rng = np.random.default_rng(0)
+    budgets = [default_evaluations(random_problem(rng, num_ops, 2)) for num_ops in (5, 300, 3000)]
+    assert budgets[0] == 50_000
     assert budgets == sorted(budgets, reverse=True)
     assert budgets[-1] >= 40
 

@@ -21,7 +21,12 @@ def assert_agreement(problem: Problem, placement: Sequence[int]) -> None:
             same("scored load", score.makespan_s, load)
         if problem.objective == "throughput" and problem.machine == "dnn-partitioning":
             continue  # there is no such thing as one request
-        expected = outcome(problem, placement, evaluator.order(rule, array).tolist())
+        expected = outcome(
+            problem,
+            placement,
+            evaluator.order(rule, array).tolist(),
+            goes_by_ready_time=rule.priority == "ready",
+        )
         if expected is None:
             same("makespan of a circle", score.makespan_s, float("inf"))
             continue
@@ -53,12 +58,16 @@ def same(name: str, compiled: object, reference: object) -> None:
 
 
 def outcome(
-    problem: Problem, placement: Sequence[int], priority: Sequence[int] | None = None
+    problem: Problem,
+    placement: Sequence[int],
+    priority: Sequence[int] | None = None,
+    *,
+    goes_by_ready_time: bool = False,
 ) -> Outcome | None:
     """Return what the reference says, or None where blocks wait for each other in a circle."""
     if problem.machine == "dnn-partitioning":
         return blocks(problem, placement)
-    return by_op(problem, placement, priority)
+    return by_op(problem, placement, priority, goes_by_ready_time)
 
 
 def largest_load(problem: Problem, placement: Sequence[int]) -> float:

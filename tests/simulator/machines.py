@@ -78,11 +78,12 @@ class World:
 
 
 def by_op(
-    problem: Problem, placement: Sequence[int], priority: Sequence[int] | None = None
+    problem: Problem, placement: Sequence[int], priority: Sequence[int] | None, by_ready: bool
 ) -> Outcome:
-    """Run ops one by one; ``priority`` has the ops by urgency where the machine goes by that."""
+    """Run ops one by one; ``priority`` has them by urgency."""
     world = World(problem, placement)
-    run = Run(world, list(world.ops if priority is None else priority))
+    is_urgent_first = world.machine in ("native", "moirai") and not by_ready
+    run = Run(world, list(world.ops if priority is None else priority), is_urgent_first)
     while run.step():
         pass
     op_start = [run.op_start[op] for op in world.ops]
@@ -100,6 +101,7 @@ class Run:
 
     world: World
     priority: list[int]
+    is_urgent_first: bool
     op_start: dict[int, float] = field(default_factory=dict)
     op_end: dict[int, float] = field(default_factory=dict)
     """Of what has started."""
@@ -148,7 +150,7 @@ class Run:
 
     def start(self, now: float, device: int) -> None:
         known = self.known(device)
-        if self.world.machine in ("native", "moirai"):
+        if self.is_urgent_first:
             ready = [op for op in known if self.ready_time(op) <= now]
             op = min(ready, key=self.priority.index)
         else:

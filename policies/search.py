@@ -1,0 +1,161 @@
+"""search: many starts, annealed in compiled code, the promising ones longer.
+
+Simulated annealing (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983) over the moves of
+``dplace/simulator/search_moves.py``. A walk ends somewhere near its start, so the budget goes to
+several: first a little to each of the best starts, then more to the best of what came out, at last
+to the very best. What does not fit in memory is worse than anything that does.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import MemoryLimitError
+from dplace.lowering import Evaluator
+from dplace.policies.heft import heft
+from dplace.policies.m_etf import m_etf
+from dplace.policies.memory import no_room
+from dplace.policies.packing import packing
+from dplace.policies.single import single
+from dplace.policies.splits import splits
+from dplace.policies.walk import Walker
+from dplace.rules import Rule, Score
+
+__all__ = ["improve", "search"]
+
+Placement = NDArray[np.int32]
+
+
+class Candidate(NamedTuple):
+    """A placement that was judged."""
+
+    score: Score
+    rule: Rule
+    placement: Placement
+
+
+class Stage(NamedTuple):
+    """Some annealings with a share of the budget."""
+
+    share: float
+    """Of the evaluations."""
+    width: int
+    """How many candidates go on, the best first."""
+    hot: tuple[float, ...]
+    """First temperatures, by turns, as shares of the makespan."""
+    cold: float
+    slope: float
+    """How much of the norm of all loads is mixed with the largest, where loads count."""
+    num_rules: int
+    """How many of the rules that suit a candidate best are used, by turns."""
+
+
+STAGES = {
+    "latency": (
+        Stage(0.40, 6, (0.1, 0.03), 1e-3, 0.0, 1),
+        Stage(0.35, 2, (0.03, 0.015), 3e-4, 0.0, 2),
+        Stage(0.25, 1, (0.006,), 5e-5, 0.0, 1),
+    ),
+    "throughput": (
+        Stage(0.40, 8, (0.05, 0.02, 0.01), 5e-4, 0.1, 1),
+        Stage(0.35, 3, (0.02, 0.01, 0.005), 1e-4, 0.1, 1),
+        Stage(0.25, 1, (0.004,), 3e-5, 0.02, 1),
+    ),
+}
+LEAST_STEPS = 20
+"""A walk of fewer steps is not worth its start."""
+
+
+def search(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Placement:
+    """Return the best placement that annealing from several starts finds.
+
+    Raises:
+        MemoryLimitError: Nothing that fits was found.
+    """
+    begun = evaluator.evaluations
+    starts = [single(evaluator, rng=rng, evaluations=evaluations), *splits(evaluator)]
+    for policy in (heft, m_etf, packing):
+        with suppress(MemoryLimitError):
+            starts.append(policy(evaluator, rng=rng, evaluations=evaluations))
+    left = evaluations - (evaluator.evaluations - begun)
+    best = improve(evaluator, starts, rng=rng, evaluations=left)
+    overflow = evaluator.overflow_bytes(best)
+    if overflow.any():
+        raise no_room(evaluator.problem, evaluator.score(best), overflow)
+    return best
+
+
+def improve(
+    evaluator: Evaluator,
+    starts: Sequence[Placement],
+    *,
+    rng: np.random.Generator,
+    evaluations: int,
+) -> Placement:
+    """Return the best of ``starts`` or a better placement.
+
+    An interruption ends the search, not the program: the best so far is returned.
+
+    Args:
+        evaluator: The problem and the simulator.
+        starts: Placements of shape ``(num_ops,)``; they need not fit in memory.
+        rng: Of all moves.
+        evaluations: Passes of the simulator; each start and the rules take some besides.
+    """
+    rules, begun = evaluator.rules, evaluator.evaluations
+    stages = STAGES[evaluator.problem.objective]
+    evaluator.expect(evaluations)
+    most = max(1, min(stages[0].width, evaluations // (10 * len(rules))))
+    pool = _best(evaluator, starts, rules, most)
+    left = evaluations - (evaluator.evaluations - begun)
+    if evaluator.problem.num_devices == 1 or evaluator.problem.num_ops == 0 or left < LEAST_STEPS:
+        return pool[0].placement
+    walker = Walker(evaluator, rng)
+    for stage in stages:
+        width = min(stage.width, len(pool))
+        # What comes out is judged by every rule, and some walks begin with that.
+        steps = int(left * stage.share / width) - 2 * (len(rules) + 1) - len(rules)
+        if steps < LEAST_STEPS:
+            continue
+        grown: list[Placement] = []
+        try:
+            for index, candidate in enumerate(pool[:width]):
+                rule = candidate.rule
+                if index % stage.num_rules:
+                    ranked = sorted(
+                        rules, key=lambda rule: evaluator.score(candidate.placement, rule)
+                    )
+                    rule = ranked[index % min(len(ranked), stage.num_rules)]
+                grown.append(
+                    walker.anneal(
+                        candidate.placement,
+                        rule,
+                        steps=steps,
+                        hot=stage.hot[index % len(stage.hot)],
+                        cold=stage.cold,
+                        slope=stage.slope,
+                    )
+                )
+        except KeyboardInterrupt:
+            evaluator.is_interrupted = True
+            grown.append(walker.best)
+        pool = _best(evaluator, [pool[0].placement, *grown], rules, stage.width)
+        if evaluator.is_interrupted:
+            break
+    return pool[0].placement
+
+
+def _best(
+    evaluator: Evaluator, placements: Sequence[Placement], rules: Sequence[Rule], count: int
+) -> list[Candidate]:
+    """Return the best of the placements that differ, under the best of the rules."""
+    differ = list({placement.tobytes(): placement for placement in placements}.values())
+    # One rule tells well enough which are worth trying all of them.
+    first = sorted(differ, key=lambda placement: evaluator.score(placement, rules[0]))
+    found = [
+        Candidate(*evaluator.best_rule(placement, rules), placement) for placement in first[:count]
+    ]
+    return sorted(found, key=lambda candidate: candidate.score)
