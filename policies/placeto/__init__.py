@@ -2,8 +2,9 @@
 
 Addanki, Bojja Venkatakrishnan, Gupta, Mao, Alizadeh, *Placeto: Learning Generalizable Device
 Placement Algorithms for Distributed Machine Learning*, NeurIPS 2019. Read episode.py first: the
-decision process. world.py is what it plays in, environment.py the same for agents of others;
-batch.py and network.py are the policy, the only files here that import torch.
+decision process. world.py is what it plays in, environment.py the same for agents of others.
+batch.py and network.py are the policy, rollout.py plays with it, train.py improves it, and
+checkpoint.py keeps it; these import torch.
 """
 
 import os

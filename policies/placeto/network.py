@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
 from dplace.policies.placeto.batch import Batch, Moment
 
-__all__ = ["PlacetoNetwork", "Pool", "Shape", "features_of"]
+__all__ = ["NODE_FEATURES", "PlacetoNetwork", "Pool", "Shape", "features_of"]
 
 Pool = Literal["ancestors", "descendants", "parallel", "self"]
 

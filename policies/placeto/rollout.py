@@ -1,0 +1,67 @@
+"""Episodes of many graphs side by side: one pass of the network a step."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dplace.policies.placeto.batch import Batch, moment
+from dplace.policies.placeto.episode import Episode, State
+from dplace.policies.placeto.network import PlacetoNetwork
+
+__all__ = ["Played", "play"]
+
+
+class Played(NamedTuple):
+    """What happened in the episodes of a batch; ``T`` is the length of the longest."""
+
+    states: list[list[State]]
+    """For each step, the state of each graph's episode."""
+    actions: Tensor
+    """Shape ``(T, B)``, int64: the device that was chosen."""
+    rewards: Tensor
+    """Shape ``(T, B)``; 0 after the end."""
+    is_on: Tensor
+    """Shape ``(T, B)``: 1 for steps of episodes that were not over."""
+
+
+@torch.no_grad()
+def play(
+    network: PlacetoNetwork,
+    batch: Batch,
+    episodes: Sequence[Episode],
+    *,
+    generator: torch.Generator | None,
+) -> Played:
+    """Play episodes, just reset, to their ends.
+
+    Args:
+        network: The policy.
+        batch: The graphs of the episodes, in the same order.
+        episodes: What is played.
+        generator: Draws devices by their probabilities; without it the most probable is taken,
+            the lowest of equals.
+    """
+    states: list[list[State]] = []
+    actions: list[Tensor] = []
+    rewards: list[list[float]] = []
+    is_on: list[list[float]] = []
+    while not all(episode.is_over for episode in episodes):
+        states.append([episode.state for episode in episodes])
+        # Drawn on the CPU, so that equal seeds give equal draws wherever the network is.
+        logits = network(batch, moment(batch, states[-1])).cpu()  # (B, D)
+        if generator is None:
+            chosen = logits.argmax(1)
+        else:
+            shares = logits.double().softmax(1)
+            chosen = torch.multinomial(shares, 1, generator=generator).squeeze(1)  # (B,)
+        actions.append(chosen)
+        is_on.append([float(not episode.is_over) for episode in episodes])
+        rewards.append(
+            [
+                0.0 if episode.is_over else episode.step(device)
+                for episode, device in zip(episodes, chosen.tolist(), strict=True)
+            ]
+        )
+    return Played(states, torch.stack(actions), torch.tensor(rewards), torch.tensor(is_on))

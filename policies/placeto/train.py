@@ -1,0 +1,213 @@
+"""REINFORCE with a baseline for each step, as Placeto trains (Addanki et al., 2019, section 3.3).
+
+Read ``Trainer.update`` top to bottom beside the paper. Departures: several episodes of several
+graphs make one update, in one process, where the paper has a worker a graph; losses are means over
+steps, so that long episodes do not count more; advantages are told in their standard deviation, so
+that the entropy's weight means the same on all graphs, and it starts lower.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dplace.policies.placeto.batch import Batch, make_batch, moment
+from dplace.policies.placeto.episode import Episode, EpisodeRules
+from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.rollout import Played, play
+from dplace.policies.placeto.world import World
+
+__all__ = ["Settings", "Trainer", "Update", "returns_to_go"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a policy is trained; the published figure in brackets where it differs."""
+
+    updates: int = 500
+    """Steps of the optimiser; rates and weights fall from the first to the last."""
+    graphs: int = 4
+    """Graphs in an update, drawn anew each time where there are more (4 to 8 workers)."""
+    episodes: int = 2
+    """Episodes of each (1)."""
+    learning_rate: float = 3e-3
+    last_learning_rate: float = 3e-4
+    """Adam's step falls linearly from the first to the second (1e-3, 1e-4)."""
+    entropy: float = 0.02
+    """Weight of the entropy at first (1); falls linearly to 0 at ``entropy_until``."""
+    entropy_until: float = 0.7
+    """Share of the updates after which chance is no longer rewarded."""
+    discount: float = 1.0
+    normalise: bool = True
+    """Tell advantages in their standard deviation over the update, so that the weight of the
+    entropy means the same at any scale of rewards (False)."""
+    baseline_rounds: int = 10
+    """Updates of a graph whose returns make its baseline."""
+    gradient_norm: float = 1.25
+    """Longer gradients are shortened to this."""
+    rules: EpisodeRules = field(default_factory=lambda: EpisodeRules(order="random"))
+    steps_at_once: int = 8
+    """Steps in one pass forward and back: what memory allows; it changes nothing else."""
+
+
+class Update(NamedTuple):
+    """What one update did."""
+
+    number: int
+    returns: float
+    """Mean drop in log run time of an episode, from its start to its end."""
+    entropy: float
+    """Mean entropy of a choice, in nats."""
+    gradient_norm: float
+    """Before it was shortened."""
+    best_s: tuple[float, ...]
+    """For each world, the shortest makespan met so far."""
+
+
+def returns_to_go(rewards: Tensor, discount: float) -> Tensor:
+    """Return the discounted sum of the rewards from each step on; both of shape ``(T, B)``.
+
+    >>> returns_to_go(torch.tensor([[1.0], [0.0], [2.0]]), 0.5).flatten().tolist()
+    [1.5, 1.0, 2.0]
+    """
+    found = torch.zeros_like(rewards)
+    after = torch.zeros_like(rewards[0])
+    for step in range(len(rewards) - 1, -1, -1):
+        after = rewards[step] + discount * after
+        found[step] = after
+    return found
+
+
+class Trainer:
+    """Trains one network on some worlds, update by update; equal seeds do equal things."""
+
+    def __init__(
+        self,
+        network: PlacetoNetwork,
+        worlds: Sequence[World],
+        settings: Settings | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Take a network, which is trained in place, on the device that it is on.
+
+        Args:
+            network: The policy.
+            worlds: What it is trained on.
+            settings: How.
+            seed: Of the choice of graphs, orders, starts and devices.
+        """
+        self.network = network
+        self.worlds = tuple(worlds)
+        self.settings = settings or Settings()
+        self._rng = np.random.default_rng(seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._device = next(network.parameters()).device
+        self._optimiser = torch.optim.Adam(network.parameters(), lr=self.settings.learning_rate)
+        rounds = self.settings.baseline_rounds
+        self._returns: list[deque[Tensor]] = [deque(maxlen=rounds) for _ in self.worlds]
+        self._episodes = [
+            [Episode(w, self.settings.rules, rng=self._rng) for _ in range(self.settings.episodes)]
+            for w in self.worlds
+        ]
+        self._batches: dict[tuple[int, ...], Batch] = {}
+        self.updates_done = 0
+
+    def update(self) -> Update:
+        """Play some episodes and learn from them."""
+        settings = self.settings
+        done = self.updates_done / max(1, settings.updates - 1)
+        chosen = self._choose()
+        batch = self._batch(chosen)
+        episodes = [episode for index in chosen for episode in self._episodes[index]]
+        for episode in episodes:
+            episode.reset()
+
+        played = play(self.network, batch, episodes, generator=self._generator)
+        returns = returns_to_go(played.rewards, settings.discount)  # (T, B)
+        advantages = returns - self._baselines(chosen, returns)  # (T, B)
+        if settings.normalise:
+            mean_square = (advantages.square() * played.is_on).sum() / played.is_on.sum()
+            advantages = advantages / (mean_square.sqrt() + 1e-8)
+
+        weight = settings.entropy * max(0.0, 1.0 - done / settings.entropy_until)
+        rate = settings.learning_rate
+        rate += (settings.last_learning_rate - rate) * min(1.0, done)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.zero_grad()
+        entropy = self._backward(batch, played, advantages, weight)
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_norm)
+        self._optimiser.step()
+
+        self.updates_done += 1
+        return Update(
+            number=self.updates_done - 1,
+            returns=float(played.rewards.sum(0).mean()),
+            entropy=entropy,
+            gradient_norm=float(norm),
+            best_s=tuple(
+                min(episode.best_score for episode in row).makespan_s for row in self._episodes
+            ),
+        )
+
+    def _backward(
+        self, batch: Batch, played: Played, advantages: Tensor, entropy_weight: float
+    ) -> float:
+        """Add up the gradients of all steps, and return the mean entropy."""
+        num_steps, num_graphs = played.actions.shape
+        total = float(played.is_on.sum())
+        at_once = self.settings.steps_at_once
+        entropies = 0.0
+        for begin in range(0, num_steps, at_once):
+            steps = slice(begin, min(begin + at_once, num_steps))
+            states = [state for row in played.states[steps] for state in row]
+            several = batch.repeat(len(states) // num_graphs)
+            logits = self.network(several, moment(several, states))  # (steps * B, D)
+            log_shares = logits.log_softmax(1)
+            actions = played.actions[steps].reshape(-1, 1).to(self._device)
+            log_chosen = log_shares.gather(1, actions).squeeze(1)  # (steps * B,)
+            # Masked devices have no probability; -inf times 0 would be no number.
+            entropy = -(log_shares.exp() * log_shares.masked_fill(logits.isinf(), 0.0)).sum(1)
+            is_on = played.is_on[steps].reshape(-1).to(self._device)
+            gains = advantages[steps].reshape(-1).to(self._device)
+            loss = -((log_chosen * gains + entropy_weight * entropy) * is_on).sum() / total
+            torch.autograd.backward(loss)
+            entropies += float((entropy.detach() * is_on).sum())
+        return entropies / total
+
+    def _baselines(self, chosen: Sequence[int], returns: Tensor) -> Tensor:
+        """Return the mean return of each step over a graph's last episodes, these included."""
+        num = self.settings.episodes
+        baselines = torch.zeros_like(returns)
+        for place, index in enumerate(chosen):
+            columns = slice(place * num, (place + 1) * num)
+            length = self.worlds[index].num_groups
+            self._returns[index].append(returns[:length, columns])
+            mean = torch.cat(list(self._returns[index]), dim=1).mean(1, keepdim=True)
+            baselines[:length, columns] = mean
+        return baselines
+
+    def _choose(self) -> tuple[int, ...]:
+        """Return the worlds of an update, in order."""
+        num = len(self.worlds)
+        if num <= self.settings.graphs:
+            return tuple(range(num))
+        drawn = self._rng.choice(num, self.settings.graphs, replace=False)
+        return tuple(sorted(drawn.tolist()))
+
+    def _batch(self, chosen: tuple[int, ...]) -> Batch:
+        found = self._batches.get(chosen)
+        if found is None:
+            graphs = [self.worlds[index].graph for index in chosen]
+            found = make_batch(
+                [graph for graph in graphs for _ in range(self.settings.episodes)],
+                device=self._device,
+            )
+            if len(self.worlds) <= self.settings.graphs:  # draws of many hardly come again
+                self._batches[chosen] = found
+        return found
