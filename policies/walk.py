@@ -144,6 +144,7 @@ class Walker:
         from dplace.simulator.anneal import make_walk
 
         self._evaluator = evaluator
+        self._rng = rng
         self._moves = make_moves(evaluator.problem, rng)
         self._memory = make_memory(evaluator)
         self._walk = make_walk(evaluator.problem.num_ops)
@@ -207,7 +208,7 @@ class Walker:
     ) -> int:
         """Walk on, judged by ``Evaluator.score``: where memory depends on when things happen."""
         from dplace.simulator.anneal import BEST_OVERFLOW, BEST_TIME
-        from dplace.simulator.search_moves import draw_move, next_uniform
+        from dplace.simulator.search_moves import draw_move
 
         evaluator, walk, moves = self._evaluator, self._walk, self._moves
         if is_new:
@@ -227,7 +228,7 @@ class Walker:
             new = evaluator.score(walk.current, rule)
             judged += 1
             temperature = hot * (cold / hot) ** (judged / steps)
-            if not _accepts(new, self._score, temperature, float(next_uniform(moves.rng))):
+            if not _accepts(new, self._score, temperature, self._rng.random()):
                 walk.current[ops] = before
                 continue
             self._score = new

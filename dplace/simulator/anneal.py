@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dplace.simulator.blocks import BlockSearch, simulate_blocks
 from dplace.simulator.by_op import simulate_ops
-from dplace.simulator.compiled import kernel
+from dplace.simulator.compiled import inner, kernel
 from dplace.simulator.loads import LoadSearch, largest, move_op, recount
 from dplace.simulator.online import simulate
 from dplace.simulator.op_engine import OpSearch
@@ -167,7 +167,7 @@ def _follow_of_state(state: Any, placement: Any, ops: Any, count: Any) -> Any:
     return nothing
 
 
-@kernel
+@inner
 def _hold(op: int, device: int, change: int, memory: Memory) -> None:
     """Count an op's weights on a device, or off it with ``change`` -1."""
     num = len(memory.held)
@@ -180,7 +180,7 @@ def _hold(op: int, device: int, change: int, memory: Memory) -> None:
             memory.held[device] += change * memory.weight_bytes[weight]
 
 
-@kernel
+@inner
 def _overflow(memory: Memory) -> float:
     """Return the bytes above the devices' memory."""
     total = 0.0
@@ -189,7 +189,7 @@ def _overflow(memory: Memory) -> float:
     return total
 
 
-@kernel
+@inner
 def _count_memory(placement: Int, memory: Memory) -> None:
     for device in range(len(memory.held)):
         memory.held[device] = 0.0
@@ -199,13 +199,13 @@ def _count_memory(placement: Int, memory: Memory) -> None:
         _hold(op, placement[op], 1, memory)
 
 
-@kernel
+@inner
 def _copy(source: Int, target: Int) -> None:
     for index in range(len(source)):
         target[index] = source[index]
 
 
-@kernel
+@inner
 def _energy(time_s: float, overflow: float, total_bytes: float) -> float:
     """Return what the walk makes small: what does not fit may be passed through, at a price."""
     return time_s * (1.0 + MEMORY_WEIGHT * overflow / total_bytes)

@@ -10,15 +10,27 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["inlined", "is_compiled_cache_present", "kernel", "merged"]
+__all__ = ["inlined", "inner", "is_compiled_cache_present", "kernel", "merged"]
 
-kernel = njit(cache=True, error_model="numpy", _nrt=False)
-"""Compile a function."""
+kernel = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+"""Compile a function that Python calls."""
 
-inlined = njit(cache=True, error_model="numpy", _nrt=False, inline="always")
+_INSIDE = {
+    "cache": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+    "no_cpython_wrapper": True,
+}
+
+inner = njit(**_INSIDE)
+"""Compile a function that compiled code alone calls: taking its arguments from Python, all those
+arrays, would be half of what there is to compile."""
+
+inlined = njit(**_INSIDE, inline="always")
 """The same, for what is called in one place: handing over thirty arrays costs more than a part."""
 
-merged = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+merged = njit(**_INSIDE, forceinline=True)
 """The same for small functions that are called in several places: LLVM merges them, after each was
 read and typed once."""
 

@@ -7,12 +7,12 @@ only at the file that a compiled function is in: after a change here, delete ``_
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import kernel
+from dplace.simulator.compiled import inner
 
 __all__ = ["pop_arrival", "pop_key", "push_arrival", "push_key"]
 
 
-@kernel
+@inner
 def push_key(heap: NDArray[np.int64], base: int, size: int, key: int) -> None:
     """Add ``key`` to a heap of ``size`` integers, smallest first."""
     child = size
@@ -25,7 +25,7 @@ def push_key(heap: NDArray[np.int64], base: int, size: int, key: int) -> None:
     heap[base + child] = key
 
 
-@kernel
+@inner
 def pop_key(heap: NDArray[np.int64], base: int, size: int) -> int:
     """Remove and return the smallest of ``size`` integers."""
     top = heap[base]
@@ -46,7 +46,7 @@ def pop_key(heap: NDArray[np.int64], base: int, size: int) -> int:
     return int(top)
 
 
-@kernel
+@inner
 def push_arrival(heap: NDArray[np.void], base: int, size: int, time_s: float, value: int) -> None:
     """Add an ARRIVAL to a heap of ``size``, earliest first, then smallest value."""
     child = size
@@ -62,7 +62,7 @@ def push_arrival(heap: NDArray[np.void], base: int, size: int, time_s: float, va
     heap[base + child]["value"] = value
 
 
-@kernel
+@inner
 def pop_arrival(heap: NDArray[np.void], base: int, size: int) -> int:
     """Remove the earliest of ``size`` arrivals and return its value."""
     top = heap[base]["value"]

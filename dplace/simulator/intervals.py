@@ -9,7 +9,7 @@ transfer.
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import kernel
+from dplace.simulator.compiled import inner, kernel
 from dplace.simulator.op_tables import OpTables
 
 __all__ = ["best_runs"]
@@ -75,7 +75,7 @@ def best_runs(
     return starts[::-1]
 
 
-@kernel
+@inner
 def _num_readers(value: int, tables: OpTables) -> int:
     return int(tables.values[value + 1]["consumers"] - tables.values[value]["consumers"])
 

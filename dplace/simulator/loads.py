@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.problem import Problem
-from dplace.simulator.compiled import kernel, merged
+from dplace.simulator.compiled import inner, kernel, merged
 from dplace.simulator.op_tables import (
     ALL_AT_ONCE,
     PER_READER,
@@ -166,7 +166,7 @@ def recount(search: LoadSearch, placement: Int) -> None:
         _charge(value, 1.0, search)
 
 
-@kernel
+@inner
 def move_op(op: int, target: int, search: LoadSearch) -> None:
     """Count an op on another device than before."""
     tables, readers = search.op_tables, search.readers

@@ -20,7 +20,7 @@ channels in that order. Ties go to the lower index, so equal inputs give equal t
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import inlined, kernel
+from dplace.simulator.compiled import inlined, inner, kernel
 from dplace.simulator.heap import pop_arrival, pop_key, push_arrival, push_key
 from dplace.simulator.run import Run, admit, arrive, reset, take_joined, transfer
 from dplace.simulator.tables import NOBODY, Tables
@@ -159,7 +159,7 @@ def _holds_back(now: float, index: int, patience: float, tables: Tables, run: Ru
     return True
 
 
-@kernel
+@inner
 def _first_blocked(index: int, run: Run) -> int:
     """Return the position of the most urgent op that has not joined the closure of its device."""
     device = run.devices[index]

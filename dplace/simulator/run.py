@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import kernel
+from dplace.simulator.compiled import inner
 from dplace.simulator.heap import push_arrival, push_key
 from dplace.simulator.tables import ARRIVAL, NOBODY, PART, TRANSFER, Records, Tables
 
@@ -71,7 +71,7 @@ def make_run(tables: Tables) -> Run:
     )
 
 
-@kernel
+@inner
 def reset(tables: Tables, placement: Int, order: Int, run: Run) -> None:
     """Set the state to that before anything has happened."""
     ops, devices, device_ops = run.ops, run.devices, run.device_ops
@@ -113,7 +113,7 @@ def reset(tables: Tables, placement: Int, order: Int, run: Run) -> None:
         device["blocked_end"] += 1
 
 
-@kernel
+@inner
 def admit(op: int, count: int, ops: Records, successor_ops: Int, stack: Int, joined: Int) -> int:
     """List ``op`` and the ops that it completes as joined, and return how many are listed."""
     device = ops[op]["device"]
@@ -138,7 +138,7 @@ def admit(op: int, count: int, ops: Records, successor_ops: Int, stack: Int, joi
     return count
 
 
-@kernel
+@inner
 def arrive(
     value: int,
     device: int,
@@ -160,7 +160,7 @@ def arrive(
     return count
 
 
-@kernel
+@inner
 def take_joined(
     count: int,
     index: int,
@@ -179,7 +179,7 @@ def take_joined(
         device["work"] += seconds[op, index]
 
 
-@kernel
+@inner
 def transfer(
     now: float,
     value: int,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import kernel, merged
+from dplace.simulator.compiled import inner, kernel, merged
 
 __all__ = ["Moves", "draw_move", "next_uniform"]
 
@@ -107,7 +107,7 @@ def _grow(
     return count
 
 
-@kernel
+@inner
 def _list_ops(moves: Moves, placement: Int) -> int:
     """List the ops that a move is about; return how many."""
     rng, ops = moves.rng, moves.ops
@@ -204,7 +204,7 @@ def _target(moves: Moves, placement: Int, count: int, source: int) -> int:
     return int(target + 1 if target >= source else target)
 
 
-@kernel
+@inner
 def _draw_swap(moves: Moves, placement: Int) -> int:
     """Draw two units of ops on different devices that change places."""
     num, rng = moves.num_devices, moves.rng
