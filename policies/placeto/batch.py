@@ -6,9 +6,10 @@ of devices. Devices that a graph does not have are absent: no figure of them rea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import dgl
+import dgl.function as fn
 import numpy as np
 import torch
 from dgl import DGLGraph
@@ -18,7 +19,9 @@ from dplace.graph_io.group_graph import GroupGraph
 from dplace.graph_io.to_dgl import to_dgl
 from dplace.policies.placeto.episode import State
 
-__all__ = ["Batch", "Moment", "make_batch", "moment"]
+__all__ = ["Batch", "Edges", "Moment", "make_batch", "moment"]
+
+Edges = Literal["feeds", "fed_by"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +29,10 @@ class Batch:
     """What stays the same for whole episodes of some graphs."""
 
     graph: DGLGraph
-    """Groups with ``feeds`` and ``fed_by`` edges, all graphs together."""
+    """Groups with ``feeds`` and ``fed_by`` edges, all graphs together; always on the CPU, for the
+    only wheels of dgl know nothing else."""
+    feeds: Tensor
+    """Shape ``(2, num_edges)``: from which row of ``N`` to which the ``feeds`` edges go."""
     sizes: Tensor
     """Shape ``(B,)``: groups of each graph."""
     graph_of: Tensor
@@ -67,6 +73,9 @@ class Batch:
         )
         return Batch(
             graph=dgl.batch([self.graph] * times),
+            feeds=torch.cat(
+                [self.feeds + len(self.graph_of) * index for index in range(times)], dim=1
+            ),
             sizes=self.sizes.repeat(times),
             graph_of=self.graph_of.repeat(times) + offsets * num,
             groups=self.groups.repeat(times, 1),
@@ -78,6 +87,38 @@ class Batch:
             link=self.link.repeat(times, 1, 1),
             reach=self.reach * times,
         )
+
+    def arrivals(self, edges: Edges, rows: Tensor) -> Tensor:
+        """Return for each group the sum of the rows of its neighbours, times a factor.
+
+        The factor is one over the root of their number. Both are of shape ``(N, any)``.
+        """
+        if rows.is_cpu:
+            return _sums_by_dgl(self.graph[edges], rows)
+        source, target = self.feeds if edges == "feeds" else self.feeds.flip(0)
+        return _sums_by_torch(source, target, rows)
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """Return the sum over each graph's groups: ``(N, any)`` to ``(B, any)``."""
+        if rows.is_cpu:
+            sums: Tensor = dgl.ops.segment_reduce(self.sizes, rows, "sum")
+            return sums
+        return rows.new_zeros(self.num_graphs, rows.shape[1]).index_add(0, self.graph_of, rows)
+
+
+def _sums_by_dgl(graph: DGLGraph, rows: Tensor) -> Tensor:
+    degrees: Tensor = graph.in_degrees()  # (N,)
+    with graph.local_scope():
+        graph.ndata["sent"] = rows
+        graph.update_all(fn.copy_u("sent", "message"), fn.sum("message", "sum"))
+        sums: Tensor = graph.ndata["sum"]
+    return sums * degrees.clamp(min=1).to(rows.dtype).rsqrt()[:, None]
+
+
+def _sums_by_torch(source: Tensor, target: Tensor, rows: Tensor) -> Tensor:
+    counts = torch.bincount(target, minlength=len(rows))
+    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
+    return sums * counts.clamp(min=1).to(rows.dtype).rsqrt()[:, None]
 
 
 class Moment(NamedTuple):
@@ -118,7 +159,8 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
         present[index, :num] = True
         link[index, :num, :num] = part.edges["link"].data["time"].reshape(num, num)
     return Batch(
-        graph=dgl.edge_type_subgraph(whole, ["feeds", "fed_by"]).to(device),
+        graph=dgl.edge_type_subgraph(whole, ["feeds", "fed_by"]),
+        feeds=torch.stack(whole.edges(etype="feeds")).to(device),
         sizes=sizes.to(device),
         graph_of=torch.arange(num_graphs).repeat_interleave(sizes).to(device),
         groups=whole.nodes["group"].data["features"].to(device),

@@ -13,13 +13,11 @@ messages are scaled by the root of how many arrive, so that graphs of all sizes 
 from dataclasses import dataclass
 from typing import Literal
 
-import dgl
-import dgl.function as fn
 import torch
 from torch import Tensor, nn
 
 from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
-from dplace.policies.placeto.batch import Batch, Moment
+from dplace.policies.placeto.batch import Batch, Edges, Moment
 
 __all__ = ["NODE_FEATURES", "PlacetoNetwork", "Pool", "Shape", "features_of"]
 
@@ -80,24 +78,19 @@ def features_of(batch: Batch, moment: Moment) -> Tensor:
 class Messages(nn.Module):
     """Rounds of messages along one kind of edges: ``e <- g(sum of f(e) over neighbours) + x``."""
 
-    def __init__(self, edges: Literal["feeds", "fed_by"], shape: Shape) -> None:
+    def __init__(self, edges: Edges, shape: Shape) -> None:
         super().__init__()
         self.edges = edges
         self.rounds = shape.rounds
         self.send = two_layers(shape.width, shape.width)
         self.receive = two_layers(shape.width, shape.width)
 
-    def forward(self, graph: dgl.DGLGraph, own: Tensor) -> Tensor:
+    def forward(self, batch: Batch, own: Tensor) -> Tensor:
         """Return embeddings; ``own`` and they are of shape ``(N, D, width)``."""
-        kind = graph[self.edges]
-        scale = kind.in_degrees().clamp(min=1).to(own.dtype).rsqrt()[:, None]  # (N, 1)
         embedding = own
         for _ in range(self.rounds):
-            with kind.local_scope():
-                kind.ndata["sent"] = self.send(embedding).flatten(1)  # (N, D * width)
-                kind.update_all(fn.copy_u("sent", "message"), fn.sum("message", "sum"))
-                arrived = (kind.ndata["sum"] * scale).view_as(own)
-            embedding = self.receive(arrived) + own
+            arrived = batch.arrivals(self.edges, self.send(embedding).flatten(1))
+            embedding = self.receive(arrived.view_as(own)) + own
         return embedding
 
 
@@ -136,7 +129,7 @@ class PlacetoNetwork(nn.Module):
     def forward(self, batch: Batch, moment: Moment) -> Tensor:
         """Return unnormalised log-probabilities of devices, ``-inf`` where masked; ``(B, D)``."""
         own = self.transform(features_of(batch, moment))  # (N, D, width)
-        embedding = torch.cat([self.down(batch.graph, own), self.up(batch.graph, own)], dim=2)
+        embedding = torch.cat([self.down(batch, own), self.up(batch, own)], dim=2)
         seen = [*self._pools(batch, moment, embedding), batch.devices, moment.usage]
         each = torch.cat(seen, dim=2)  # (B, D, seen)
         present = batch.present[:, :, None]
@@ -154,9 +147,9 @@ class PlacetoNetwork(nn.Module):
                 found.append(embedding[moment.current])
                 continue
             mask = members[name]  # (N,)
-            counts = _sums(batch, mask[:, None])  # (B, 1)
+            counts = batch.sums(mask[:, None])  # (B, 1)
             sent = self.before_pool[name](embedding) * mask[:, None, None]
-            mean = _sums(batch, sent.flatten(1)) / counts.clamp(min=1)
+            mean = batch.sums(sent.flatten(1)) / counts.clamp(min=1)
             found.append(self.after_pool[name](mean.view(-1, *embedding.shape[1:])))
             share = counts / batch.sizes[:, None]
             found.append(share[:, None].expand(-1, embedding.shape[1], -1))
@@ -171,9 +164,3 @@ def _members(batch: Batch, moment: Moment) -> dict[Pool, Tensor]:
     beside = ~(before | after)
     beside[moment.current] = False
     return {"ancestors": before.float(), "descendants": after.float(), "parallel": beside.float()}
-
-
-def _sums(batch: Batch, rows: Tensor) -> Tensor:
-    """Return the sum over each graph's groups: ``(N, any)`` to ``(B, any)``."""
-    sums: Tensor = dgl.ops.segment_reduce(batch.sizes, rows, "sum")
-    return sums

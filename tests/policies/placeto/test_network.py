@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dplace.lowering import Evaluator
-from dplace.policies.placeto.batch import make_batch, moment
+from dplace.policies.placeto.batch import _sums_by_dgl, _sums_by_torch, make_batch, moment
 from dplace.policies.placeto.episode import State
 from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape
 from dplace.policies.placeto.world import World
@@ -142,6 +142,15 @@ def test_several_steps_at_once_score_as_one_after_another() -> None:
         at_once = net(repeated, moment(repeated, [seen for step in steps for seen in step]))
         one_by_one = torch.cat([net(batch, moment(batch, step)) for step in steps])
     torch.testing.assert_close(at_once, one_by_one, rtol=1e-4, atol=1e-5)
+
+
+def test_where_dgl_cannot_go_torch_adds_up_the_same() -> None:
+    worlds = [world(0, 2), world(1, 3)]
+    batch = make_batch([one.graph for one in worlds]).repeat(2)
+    rows = torch.rand(len(batch.graph_of), 6, generator=torch.Generator().manual_seed(0))
+    for edges, (source, target) in (("feeds", batch.feeds), ("fed_by", batch.feeds.flip(0))):
+        by_torch = _sums_by_torch(source, target, rows)
+        torch.testing.assert_close(_sums_by_dgl(batch.graph[edges], rows), by_torch)
 
 
 def test_devices_that_cannot_take_the_group_are_masked() -> None:
