@@ -136,8 +136,11 @@ def main() -> None:
 
 def show_links() -> None:
     """Measure calls and hand-overs, and print what they take."""
-    links = api.profile_links().links
+    measured = api.profile_links()
+    links = measured.links
     assert links is not None
+    for warning in measured.warnings:
+        print(warning)
     for calls in links.calls:
         print(
             f"{calls.working_set_bytes / 1e6:.1f} MB a device: "
@@ -195,10 +198,10 @@ def rows_of(model: RealModel, seconds: float) -> list[dict[str, Any]]:
 
 
 def parts_of(plan: Plan) -> object:
-    """Return what two plans have in common if they run the same."""
-    digests = {part.name: part.digest for part in plan.parts}
+    """Return what two plans have in common if they run the same; part files differ in names."""
+    parts = {part.name: (part.num_ops, part.inputs, part.outputs) for part in plan.parts}
     programs = [
-        (device.name, tuple(digests.get(step.subject, step) for step in device.program))
+        (device.name, tuple(parts.get(step.subject, step) for step in device.program))
         for device in plan.devices
         if device.program
     ]

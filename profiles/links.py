@@ -41,6 +41,10 @@ SHAPES: tuple[tuple[int, int, int], ...] = (
 )
 """Channels, height and width, and kernel of the convolutions: 13 kB to 1.6 MB a value."""
 STEPS = 12
+BUSY = (
+    "--links: other processes, or other guests of this machine, were busy nearly all the time, so "
+    "these costs are not to be trusted; measure again when nothing else runs"
+)
 
 
 def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts, tuple[str, ...]]:
@@ -76,7 +80,7 @@ def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts
         between="devices",
         probe_s=turns.best_s,
     )
-    return costs, ()
+    return costs, (BUSY,) if turns.was_disturbed else ()
 
 
 def _chains(shape: tuple[int, int, int]) -> Chains:

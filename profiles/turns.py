@@ -59,6 +59,8 @@ class Turns:
         self._probe = SpeedProbe()
         self._cores = usable_cores()[:2]
         self._all: list[float] = []
+        self.was_disturbed = False
+        """Whether some calls had too few rounds that count, so that uneven ones had to do."""
 
     def take(
         self, calls: Mapping[str, Callable[[], float]], limit_s: float, *, least: int = LEAST_ROUNDS
@@ -95,6 +97,8 @@ class Turns:
             rows.append(row)
             probes.append(found)
             waits.append((waited_s() - waiting_s) / (time.perf_counter() - begun_s))
+        even = num_even(np.array(probes), np.array(waits))
+        self.was_disturbed |= even < min(least, FEWEST)
         table = np.array(rows)
         return Rounds(
             seconds={name: table[:, column] for column, name in enumerate(calls)},

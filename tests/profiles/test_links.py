@@ -42,7 +42,7 @@ def test_costs_are_never_negative(seconds: list[float]) -> None:
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores")
 def test_calls_and_hand_overs_take_what_such_things_take() -> None:
     found, warnings = measure_links(device_kind("CPU"), limit_s=0.5)
-    assert warnings == ()
+    assert all("measure again when nothing else runs" in text for text in warnings)
     sizes = [calls.working_set_bytes for calls in found.calls]
     assert sizes == sorted(sizes)
     for calls in found.calls:

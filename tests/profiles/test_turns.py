@@ -53,5 +53,6 @@ def test_each_call_comes_to_rest_before_it_counts() -> None:
     assert 2 * 6 <= len(made) <= (SETTLE_RUNS + 1) * 6
     assert rounds.seconds["b"].tolist() == [2.0] * 3
     assert rounds.probes_s.shape[0] == 3
+    assert turns.was_disturbed == (num_even(rounds.probes_s, rounds.waited) < 3)
     assert ((rounds.waited >= 0) & (rounds.waited < 4)).all()
     assert rounds.probes_s.min() <= turns.best_s <= rounds.probes_s.max()
