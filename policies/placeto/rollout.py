@@ -1,6 +1,7 @@
 """Episodes of many graphs side by side: one pass of the network a step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,22 @@ from dplace.policies.placeto.batch import Batch, moment
 from dplace.policies.placeto.episode import Episode, State
 from dplace.policies.placeto.network import PlacetoNetwork
 
-__all__ = ["Played", "play"]
+__all__ = ["Played", "one_thread", "play"]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch and dgl compute in one thread on the CPU meanwhile.
+
+    Tensors are too small to share out: two threads on two busy cores take ten times as long as
+    one. And sums do not depend on the number of cores.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Played(NamedTuple):
@@ -26,6 +42,7 @@ class Played(NamedTuple):
     """Shape ``(T, B)``: 1 for steps of episodes that were not over."""
 
 
+@one_thread()
 @torch.no_grad()
 def play(
     network: PlacetoNetwork,

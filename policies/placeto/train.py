@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dplace.policies.placeto.batch import Batch, make_batch, moment
 from dplace.policies.placeto.episode import Episode, EpisodeRules
 from dplace.policies.placeto.network import PlacetoNetwork
-from dplace.policies.placeto.rollout import Played, play
+from dplace.policies.placeto.rollout import Played, one_thread, play
 from dplace.policies.placeto.world import World
 
 __all__ = ["Settings", "Trainer", "Update", "returns_to_go"]
@@ -117,6 +117,7 @@ class Trainer:
         self._batches: dict[tuple[int, ...], Batch] = {}
         self.updates_done = 0
 
+    @one_thread()
     def update(self) -> Update:
         """Play some episodes and learn from them."""
         settings = self.settings

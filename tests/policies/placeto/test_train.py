@@ -18,11 +18,6 @@ from tests.random_problems import make_cluster, make_graph, make_problem, random
 SMALL = Shape(width=8, rounds=2)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def network(seed: int = 0) -> PlacetoNetwork:
     return PlacetoNetwork(SMALL, generator=torch.Generator().manual_seed(seed))
 
@@ -75,6 +70,12 @@ def test_episodes_of_unlike_lengths_are_played_to_their_ends() -> None:
     for column, (world, episode) in enumerate(zip(worlds, episodes, strict=True)):
         first, last = world.outcome(world.single).log_time, episode.state.outcome.log_time
         assert float(played.rewards[:, column].sum()) == pytest.approx(first - last, abs=1e-5)
+
+
+def test_the_number_of_threads_is_left_as_it_was() -> None:
+    before = torch.get_num_threads()
+    trainer_of(0).update()
+    assert torch.get_num_threads() == before
 
 
 def test_it_learns_to_use_both_devices() -> None:
