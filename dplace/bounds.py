@@ -1,59 +1,172 @@
 """Lower bounds: what no placement can beat.
 
-Two arguments, the better of which holds:
+The best of several arguments holds:
 
-*Longest path.* Let ``e(i, d)`` be a time before which op ``i`` cannot end on device ``d``. An op
-waits for each of its producers, wherever that is best: on the same device, or on another one and
-then for the transfer and the call of a new part. This relaxes that an op has one device only.
+``path``
+    The longest path. Let ``e(i, d)`` be a time before which op ``i`` cannot end on device ``d``. An
+    op waits for each of its producers, wherever that is best: on the same device, or on another one
+    and then for the transfer and the call of a new part. This relaxes that an op has one device
+    only.
+``work``, ``count``
+    How much there is to do, in time and in memory: ``bounds_work.py``.
+``forks``, ``crossing``
+    What a fork takes on one device and on several; and that either one device has all ops or some
+    value crosses: ``bounds_forks.py``. In a stream, what crosses keeps a channel busy.
+``blocks``
+    What a chain of ops takes that is cut into blocks none of which may exceed an accelerator's
+    memory, for the latency of dnn-partitioning: ``bounds_blocks.py``.
+``pieces``
+    The same for its throughput, where crossings keep devices busy: ``bounds_stream.py``.
+``alone``
+    Where a device that has all ops is called for another price, that placement is counted apart.
 
-*Work.* For any weights ``y(d) >= 0`` of the devices that add up to 1, the makespan is at least
-``sum over i of min over d of y(d) * seconds(i, d)``: the dual of spreading fractions of ops over
-unlike devices (Lenstra, Shmoys, Tardos, Mathematical Programming 46, 1990). Any weights give a
-bound; multiplicative updates find good ones. A first call is paid besides.
-
-Where a device that has all ops is called for another price, that placement is counted apart.
+Everywhere an op may only go where its pin, its kernel and those co-located with it let it, and
+where their weights fit.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.bounds_chain import Units, by_unit, edges_of, fitting_devices, room_of
+from dplace.bounds_forks import alone_s, are_connected, crossing_bound_s, forks_bound_s
+from dplace.bounds_work import counting_bound_s, spread_work
 from dplace.placement import allowed_devices
 from dplace.problem import Problem
 
 if TYPE_CHECKING:
     from dplace.simulator.tables import Tables
 
-__all__ = ["lower_bound_s", "path_bound_s", "work_bound_s"]
+__all__ = ["Bound", "best_bound", "bounds_by_argument", "lower_bound_s", "path_bound_s"]
 
 ROUNDING = 1.0 - 1e-12
 """Sums are made in another order here than on the clock."""
 
 
+class Bound(NamedTuple):
+    """What no placement can beat, and why."""
+
+    seconds: float
+    argument: str
+    """The name of the argument that gave it, as in the module's first lines."""
+
+
 def lower_bound_s(problem: Problem, tables: "Tables | None" = None) -> float:
     """Return a time in seconds that no placement of the problem can beat; 0 without ops."""
+    return best_bound(problem, tables).seconds
+
+
+def best_bound(problem: Problem, tables: "Tables | None" = None) -> Bound:
+    """Return the best lower bound on what the objective makes small, and its argument."""
+    bounds = bounds_by_argument(problem, tables)
+    # What cannot be at all has no bound; then the other arguments do.
+    finite = [Bound(seconds, name) for name, seconds in bounds.items() if np.isfinite(seconds)]
+    best = max(finite, key=lambda bound: bound.seconds, default=Bound(0.0, "path"))
+    if problem.machine == "native" and problem.num_ops:
+        allowed = allowed_devices(problem)
+        best = min(best, Bound(_single_call_s(problem, allowed), "alone"))
+    return best._replace(seconds=best.seconds * ROUNDING)
+
+
+def bounds_by_argument(problem: Problem, tables: "Tables | None" = None) -> dict[str, float]:
+    """Return what each argument gives, in seconds, a device that has all ops at no other price."""
     if problem.num_ops == 0:
-        return 0.0
+        return {}
     if tables is None:
         from dplace.simulator.tables import tabulate
 
         tables = tabulate(problem)
-    allowed = allowed_devices(problem)
-    if problem.objective == "throughput":
-        fastest = np.where(allowed, problem.seconds, np.inf).min(axis=1)
-        best = max(float(fastest.max()), work_bound_s(problem, allowed))
-    elif problem.machine == "dnn-partitioning":
-        # A CPU runs any number of ops at a time, so work bounds nothing.
-        best = path_bound_s(tables, allowed)
+    allowed = fitting_devices(problem, allowed_devices(problem))
+    is_stream = problem.objective == "throughput"
+    if problem.machine != "dnn-partitioning":
+        return _by_ops(problem, tables, allowed, is_stream=is_stream)
+    return (_by_loads if is_stream else _by_blocks)(problem, tables, allowed)
+
+
+def _by_ops(
+    problem: Problem, tables: "Tables", allowed: NDArray[np.bool_], *, is_stream: bool
+) -> dict[str, float]:
+    """Return the bounds where devices run ops one by one, by argument."""
+    units, room = _busy_units(problem, allowed), room_of(problem)
+    call_s = float(tables.devices["overhead"].min())
+    work_s = spread_work(units, room).seconds
+    alone = call_s + alone_s(units, room)
+    bounds = {
+        "work": call_s + work_s,
+        "count": call_s + counting_bound_s(units, room, work_s),
+    }
+    if is_stream:
+        bounds["crossing"] = min(alone, _channel_s(problem))
+        return bounds
+    path_s, starts = _path(tables, allowed)
+    bounds["path"] = path_s
+    bounds["forks"] = call_s + forks_bound_s(problem, tables, allowed)
+    bounds["crossing"] = crossing_bound_s(problem, tables, allowed, starts, alone)
+    return bounds
+
+
+def _by_loads(problem: Problem, tables: "Tables", allowed: NDArray[np.bool_]) -> dict[str, float]:
+    """Return the bounds on the loads of dnn-partitioning, by argument."""
+    from dplace.bounds_stream import pieces_bound_s
+
+    units, room = by_unit(problem, allowed), room_of(problem)
+    work = spread_work(units, room)
+    count_s = counting_bound_s(units, room, work.seconds)
+    pieces_s = pieces_bound_s(problem, tables, allowed, units, room, work, count_s)
+    return {"work": work.seconds, "count": count_s, "pieces": pieces_s}
+
+
+def _by_blocks(problem: Problem, tables: "Tables", allowed: NDArray[np.bool_]) -> dict[str, float]:
+    """Return the bounds on the latency of dnn-partitioning, by argument.
+
+    A CPU runs any number of ops at a time, so work bounds nothing; and what a transfer takes is not
+    the time between two devices.
+    """
+    from dplace.bounds_blocks import blocks_bound_s
+
+    links = tables.links.copy()
+    links["latency"], links["bytes_per_s"] = 0.0, np.inf
+    path_s, _ = _path(tables._replace(links=links), allowed)
+    return {"path": path_s, "blocks": blocks_bound_s(problem, tables, allowed)}
+
+
+def _busy_units(problem: Problem, allowed: NDArray[np.bool_]) -> Units:
+    """Return co-located ops as one, with how long they keep a device busy."""
+    units = by_unit(problem, allowed)
+    if problem.machine != "placeto":
+        return units
+    from dplace.simulator.tables import PLACETO_DEVICE_S
+
+    after = np.zeros_like(units.seconds)
+    np.add.at(after, units.of, np.where(problem.seconds > 0.0, PLACETO_DEVICE_S, 0.0))
+    return units._replace(seconds=units.seconds + after)
+
+
+def _channel_s(problem: Problem) -> float:
+    """Return how long a channel is busy at least if no device has all ops."""
+    from dplace.simulator.op_tables import tabulate_ops
+
+    edges = edges_of(problem)
+    if problem.num_devices == 1 or not are_connected(problem.num_ops, edges):
+        return 0.0
+    tables = tabulate_ops(problem, problem.machine)
+    num = problem.num_devices
+    links = tables.links.reshape(num, num)
+    apart = ~np.eye(num, dtype=np.bool_)
+    if problem.machine == "independent" or (links["channel_a"][apart] < 0).any():
+        return 0.0
+    values = np.unique(edges.values)
+    if len(tables.pair_s):
+        length = tables.pair_s.reshape(-1, num, num)[values][:, apart].min(axis=1)
     else:
-        best = max(path_bound_s(tables, allowed), work_bound_s(problem, allowed))
-    if problem.machine == "native":
-        best = min(best, _alone_s(problem, allowed))
-    return best * ROUNDING
+        size = problem.graph.value_bytes[values][:, None]
+        length = (links["latency"] + size[:, :, None] / links["bytes_per_s"])[:, apart].min(axis=1)
+        length = length + tables.values["transfer_s"][values]
+    return float(length.min(initial=np.inf)) + tables.after_send_s
 
 
-def _alone_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
+def _single_call_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
     """Return what a device that has all ops takes at least, if its call then has its own price."""
     seconds = np.where(allowed, problem.seconds, np.inf).sum(axis=0)
     return min(
@@ -66,6 +179,13 @@ def _alone_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
     )
 
 
+def _path(tables: "Tables", allowed: NDArray[np.bool_]) -> tuple[float, NDArray[np.float64]]:
+    """Return the longest path, and a time before which each op cannot start on each device."""
+    from dplace.simulator.ranks import earliest_times
+
+    return earliest_times(tables, allowed)
+
+
 def path_bound_s(tables: "Tables", allowed: NDArray[np.bool_]) -> float:
     """Return the longest path with calls and transfers, each op ending where that is best.
 
@@ -73,36 +193,4 @@ def path_bound_s(tables: "Tables", allowed: NDArray[np.bool_]) -> float:
         tables: Graph and costs.
         allowed: Shape ``(num_ops, num_devices)``: where each op may go.
     """
-    from dplace.simulator.ranks import earliest_makespan
-
-    return float(earliest_makespan(tables, allowed))
-
-
-def work_bound_s(problem: Problem, allowed: NDArray[np.bool_], rounds: int = 60) -> float:
-    """Return the time that the work takes if it can be spread in fractions, and one call.
-
-    Args:
-        problem: Graph and costs.
-        allowed: Shape ``(num_ops, num_devices)``: where each op may go.
-        rounds: Updates of the devices' weights.
-    """
-    seconds = np.where(allowed, problem.seconds, np.inf)
-    weights = np.full(problem.num_devices, 1.0 / problem.num_devices)
-    call_s = 0.0
-    if problem.machine == "native":
-        call_s = min(device.call_overhead_s for device in problem.cluster.devices)
-    best = 0.0
-    for step in range(rounds):
-        # A device without weight would make a free home of itself for every op; inf * 0 is nan.
-        weighted = seconds * weights  # (num_ops, num_devices)
-        home = weighted.argmin(axis=1)
-        best = max(best, float(weighted.min(axis=1).sum()))
-        load = np.bincount(
-            home, weights=seconds[np.arange(len(home)), home], minlength=problem.num_devices
-        )
-        if load.max() <= 0.0:
-            break
-        weights *= np.exp(load / load.max() / (1.0 + 0.2 * step))
-        weights = np.maximum(weights / weights.sum(), 1e-9)
-        weights /= weights.sum()
-    return call_s + best
+    return _path(tables, allowed)[0]

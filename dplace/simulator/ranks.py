@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from dplace.simulator.compiled import kernel
 from dplace.simulator.tables import Tables
 
-__all__ = ["earliest_makespan", "placed_upward", "upward"]
+__all__ = ["earliest_times", "placed_upward", "upward"]
 
 Float = NDArray[np.float64]
 
@@ -70,16 +70,21 @@ def _placed_upward(tables: Tables, placement: NDArray[np.int32], rank: Float) ->
         rank[op] = tables.seconds[op, source] + longest
 
 
-def earliest_makespan(tables: Tables, allowed: NDArray[np.bool_]) -> float:
-    """Return a time before which no placement ends: see ``dplace/bounds.py``.
+def earliest_times(tables: Tables, allowed: NDArray[np.bool_]) -> tuple[float, Float]:
+    """Return a time before which no placement ends, and one before which no op starts.
 
     Args:
         tables: Graph and costs.
         allowed: Shape ``(num_ops, num_devices)``: where each op may go.
+
+    Returns:
+        The first and, of shape ``(num_ops, num_devices)``, the second where an op is on a device;
+        see ``dplace/bounds.py``.
     """
     start = np.repeat(tables.devices["overhead"][None, :], len(allowed), axis=0)
     end, ready = np.zeros((2, len(tables.devices)))
-    return float(_earliest_makespan(tables, np.array(allowed), start, end, ready))
+    makespan = _earliest_makespan(tables, np.array(allowed), start, end, ready)
+    return float(makespan), start
 
 
 @kernel
