@@ -179,3 +179,17 @@ def test_a_bound_keeps_to_kernels() -> None:
     problem.seconds[0, 0] = np.inf
     assert not allowed_devices(problem)[0, 0]
     assert best_bound(problem).seconds == pytest.approx(2.0)
+
+
+def test_a_block_may_lie_between_two_ops_that_share_a_cpu() -> None:
+    graph = dataclasses.replace(chain_graph(3), colocation=np.array([0, -1, 0], dtype=np.int32))
+    seconds = np.array([[np.inf, 5.0], [1.0, 10.0], [np.inf, 5.0]])
+    problem = on_accelerators(make_problem(graph, make_cluster(2), seconds), 1)
+    check(crossing_s(problem, 1.0), "blocks", 5 + (1 + 1 + 1) + 5)
+
+
+def test_links_cost_nothing_between_cpus_of_dnn_partitioning() -> None:
+    graph = chain_graph(2, value_bytes=8)
+    cluster = make_cluster(2, latency_s=100.0, bytes_per_s=1.0)
+    problem = make_problem(graph, cluster, [1.0, 1.0], pins=[0, 1])
+    check(on_accelerators(problem, 0), "path", 2.0)
