@@ -117,8 +117,8 @@ def _can_swap(problem: Problem, one: int, other: int) -> bool:
     if problem.transfer_s is not None and problem.transfer_s.shape[1] > 1:
         pairs += list(problem.transfer_s)
     return (
-        (first.kind, first.memory_bytes, first.call_overhead_s)
-        == (second.kind, second.memory_bytes, second.call_overhead_s)
+        (first.kind, first.memory_bytes, first.call_overhead_s, first.single_call_overhead_s)
+        == (second.kind, second.memory_bytes, second.call_overhead_s, second.single_call_overhead_s)
         and all(np.array_equal(row[one], row[other]) for row in rows)
         and all(np.array_equal(pair, pair[np.ix_(swapped, swapped)]) for pair in pairs)
     )
@@ -165,6 +165,9 @@ class _Search:
         ]
         self._away_s = _away_s(evaluator)
         self._call_s = float(evaluator.tables.devices["overhead"].min())
+        for device in problem.cluster.devices:
+            if device.single_call_overhead_s is not None:
+                self._call_s = min(self._call_s, device.single_call_overhead_s)
         fastest = np.where(allowed_devices(problem), problem.seconds, np.inf).min(axis=1)
         self._after = [0.0] * graph.num_ops
         """Longest path behind an op, each op at its fastest."""

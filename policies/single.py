@@ -52,6 +52,7 @@ def _unlike_devices(problem: Problem) -> list[int]:
             problem.seconds[:, index].tobytes(),
             device.memory_bytes,
             device.call_overhead_s,
+            device.single_call_overhead_s,
             float(cluster.host_latency_s[index]),
             float(cluster.host_bytes_per_s[index]),
         )
