@@ -215,6 +215,8 @@ def _row(task: Task, problem: Problem, policy: str, step: Step, answers: list[An
             found.append(place(problem, policy, seed=seed, evaluations=task.evaluations))
         except DplaceError as error:
             return PolicyRow(policy=policy, error=str(error), exit_code=error.exit_code)
+        if found[-1].is_interrupted:
+            raise KeyboardInterrupt  # half a search compares with nothing
     seconds = (time.perf_counter() - begun) / task.seeds
     best = min(found, key=lambda answer: answer.objective_s)
     answers.append(best)
