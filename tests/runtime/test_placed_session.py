@@ -2,6 +2,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -364,19 +365,25 @@ def test_an_interrupt_ends_the_call_at_once_and_leaves_the_session_usable(
     session: PlacedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = session._parts["middle"]
-    quick, may_go_on = part.run, threading.Event()
+    quick, is_running, may_go_on = part.run, threading.Event(), threading.Event()
 
     def slow(*arguments: Any) -> Any:
-        assert may_go_on.wait(10)
+        is_running.set()
+        assert may_go_on.wait(30)
         return quick(*arguments)
 
+    def interrupt() -> None:
+        is_running.wait(30)
+        time.sleep(0.1)  # the caller has come to wait for the part
+        os.kill(os.getpid(), signal.SIGINT)
+
     monkeypatch.setattr(part, "run", slow)
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    killer = threading.Thread(target=interrupt)
+    killer.start()
     with pytest.raises(KeyboardInterrupt):
         session.run(["w"], {"x": X})  # the first time that only w is asked for
     assert not may_go_on.is_set()
-    timer.join()
+    killer.join()
     may_go_on.set()
     np.testing.assert_allclose(session.run(["w"], {"x": X})[0], w_of(X), rtol=1e-6)
 
