@@ -306,13 +306,14 @@ def simulate(
             f"GRAPH --placement {folder} --cluster CLUSTER"
         )
     record = read_plan(folder, verify=False)
-    makespan_s, devices = replay_plan(record)
+    times = replay_plan(record)
     sends = [step for device in record.devices for step in device.program if step.action == "send"]
     return SimulateAnswer(
         folder=folder,
         plan=record,
-        makespan_s=makespan_s,
-        devices=devices,
+        makespan_s=times.makespan_s,
+        bottleneck_s=times.bottleneck_s,
+        devices=times.devices,
         transfers=len(sends),
         transfer_bytes=sum(step.size_bytes for step in sends),
     )

@@ -64,6 +64,7 @@ def make_plan(
         exact=optimised.exact,
         runtime=runtime,
         makespan_s=float(timeline.makespan_s),
+        bottleneck_s=float(timeline.bottleneck_s),
         bound_s=bound_s,
         best_single_device_s=best_single_device_s,
         inputs=inputs,

@@ -117,8 +117,12 @@ class Plan:
     runtime: dict[str, str]
     """onnxruntime version, provider and CPU features that a ``native`` plan is bound to."""
     makespan_s: float
+    """Predicted time of one request."""
+    bottleneck_s: float
+    """Predicted time between two results of a stream of requests."""
     bound_s: float
     best_single_device_s: float
+    """These two are of what the objective makes small."""
     inputs: tuple[ValueType, ...]
     outputs: tuple[ValueType, ...]
     """Outputs in the model's order; one that the model lists twice is here twice."""
@@ -135,3 +139,8 @@ class Plan:
     """Sizes of dynamic dimensions that the prediction was made for."""
     index_limits: dict[str, int]
     """Rows of the table that an integer input indexes: drawn inputs stay below it."""
+
+    @property
+    def objective_s(self) -> float:
+        """Return what the objective makes small."""
+        return self.bottleneck_s if self.objective == "throughput" else self.makespan_s

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,17 @@ from dplace.plan.records import Plan, PlannedDevice
 __all__ = ["planned_cluster", "replay_plan"]
 
 
-def replay_plan(plan: Plan) -> tuple[float, tuple[PlannedDevice, ...]]:
-    """Return the predicted makespan in seconds, and the devices with how long each is busy.
+class Replay(NamedTuple):
+    """What a plan is predicted to take; times in seconds."""
+
+    makespan_s: float
+    bottleneck_s: float
+    devices: tuple[PlannedDevice, ...]
+    """With how long each is busy."""
+
+
+def replay_plan(plan: Plan) -> Replay:
+    """Return what a plan is predicted to take, by what is written in it.
 
     Raises:
         PlanError: Some part waits for a value that never comes.
@@ -53,9 +63,13 @@ def replay_plan(plan: Plan) -> tuple[float, tuple[PlannedDevice, ...]]:
         ),
         planned_cluster(plan),
     )
-    return times.makespan_s, tuple(
-        dataclasses.replace(device, busy_s=float(times.busy_s[index]))
-        for index, device in enumerate(plan.devices)
+    return Replay(
+        times.makespan_s,
+        times.bottleneck_s,
+        tuple(
+            dataclasses.replace(device, busy_s=float(times.busy_s[index]))
+            for index, device in enumerate(plan.devices)
+        ),
     )
 
 

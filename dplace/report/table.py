@@ -28,30 +28,34 @@ def place_table(answer: PlaceAnswer) -> RenderableType:
     else:
         lines.append(("Plan", str(answer.out)))
         lines.append(("Next", next_text(answer)))
-    head = headline(plan.makespan_s, plan.best_single_device_s, answer.gap_to_bound)
-    return Group(head, "", device_table(plan.devices, plan.makespan_s), "", facts(lines))
+    head = headline(plan, plan.objective_s, answer.gap_to_bound)
+    return Group(head, "", device_table(plan.devices, plan.objective_s), "", facts(lines))
 
 
 def simulate_table(answer: SimulateAnswer) -> RenderableType:
     """Return the prediction for people: a headline, the devices, the figures."""
     plan = answer.plan
     lines = plan_facts(plan, answer.transfers, answer.transfer_bytes)
-    if not math.isclose(answer.makespan_s, plan.makespan_s, rel_tol=1e-6):
-        lines.append(("When made", f"{time_text(plan.makespan_s)} predicted"))
-    head = headline(answer.makespan_s, plan.best_single_device_s, answer.gap_to_bound)
-    return Group(head, "", device_table(answer.devices, answer.makespan_s), "", facts(lines))
+    if not math.isclose(answer.objective_s, plan.objective_s, rel_tol=1e-6):
+        lines.append(("When made", f"{time_text(plan.objective_s)} predicted"))
+    head = headline(plan, answer.objective_s, answer.gap_to_bound)
+    return Group(head, "", device_table(answer.devices, answer.objective_s), "", facts(lines))
 
 
-def headline(makespan_s: float, single_s: float, gap: float | None) -> Text:
-    """Return the prediction in one line."""
-    if makespan_s <= 0:
-        return Text(f"Predicted {time_text(makespan_s)}, nothing to compute", style="bold")
+def headline(plan: Plan, objective_s: float, gap: float | None) -> Text:
+    """Return the prediction in one line: a request's time, or the time between two results."""
+    is_stream = plan.objective == "throughput"
+    what = "A result each" if is_stream else "Predicted"
+    single_s = plan.best_single_device_s
+    if objective_s <= 0:
+        return Text(f"{what} {time_text(objective_s)}, nothing to compute", style="bold")
     if math.isfinite(single_s):
-        against = f"{single_s / makespan_s:.2f}x as fast as one device"
+        how = "often" if is_stream else "fast"
+        against = f"{single_s / objective_s:.2f}x as {how} as one device"
     else:
         against = "one device cannot hold it"
     above = "" if gap is None else f", {max(gap, 0) * 100:.1f} % above the bound"
-    return Text(f"Predicted {time_text(makespan_s)}, {against}{above}", style="bold")
+    return Text(f"{what} {time_text(objective_s)}, {against}{above}", style="bold")
 
 
 def device_table(
@@ -85,6 +89,8 @@ def plan_facts(plan: Plan, transfers: int, transfer_bytes: int) -> list[tuple[st
         ("Transfers", f"{transfers}, {size_text(transfer_bytes)} in all"),
         ("Parts", str(len(plan.parts))),
     ]
+    if plan.objective == "throughput":
+        lines.insert(2, ("One request", f"takes {time_text(plan.makespan_s)}"))
     if plan.dims:
         sizes = ", ".join(f"{name}={size}" for name, size in plan.dims.items())
         lines.insert(1, ("Dimensions", sizes))

@@ -11,7 +11,7 @@ from dplace.simulator import memory
 from dplace.simulator.engine import capacity
 from dplace.simulator.online import simulate
 from dplace.simulator.run import Run, make_run
-from dplace.simulator.tables import Tables
+from dplace.simulator.tables import Tables, largest_station
 from dplace.simulator.timeline import Lowered, Timeline
 
 __all__ = ["PartEngine", "PartSearch"]
@@ -67,15 +67,8 @@ class PartEngine:
     def _bottleneck_s(self, run: Run) -> float:
         """Return the largest load of a device or a channel."""
         parts, transfers = run.parts[: run.totals[0]], run.transfers[: run.totals[1]]
-        loads = np.bincount(parts["device"], weights=parts["end"] - parts["start"])
-        largest = float(loads.max(initial=0.0))
-        lengths = transfers["end"] - transfers["start"]
-        links = self._tables.links[transfers["source"], transfers["target"]]
-        held = np.zeros(len(run.channel_free))
-        for field in ("channel_a", "channel_b"):
-            is_held = links[field] >= 0
-            np.add.at(held, links[field][is_held], lengths[is_held])
-        return max(largest, float(held.max(initial=0.0)))
+        busy_s = np.bincount(parts["device"], weights=parts["end"] - parts["start"])
+        return largest_station(busy_s.astype(np.float64), transfers, self._tables.links)
 
     def peak_bound(self, placement: Int) -> Bytes:
         """Return bytes that no schedule of ``placement`` exceeds."""

@@ -22,6 +22,7 @@ from dplace.simulator.tables import (
     TRANSFER,
     VALUE,
     Records,
+    largest_station,
     tabulate_devices,
     tabulate_links,
 )
@@ -60,6 +61,7 @@ class PartTimes:
     """Start and end of parts and transfers in seconds, as in ``Timeline``."""
 
     makespan_s: float
+    bottleneck_s: float
     part_start_s: Float
     part_end_s: Float
     transfer_start_s: Float
@@ -213,14 +215,17 @@ def simulate_parts(graph: PartGraph, cluster: Cluster) -> PartTimes:
             "that never comes: no transfer brings it, or parts wait for each other in a circle"
         )
     lengths = parts["end"] - parts["start"]
-    busy_s = np.bincount(parts["device"], weights=lengths, minlength=cluster.num_devices)
+    busy_s = np.bincount(
+        parts["device"], weights=lengths, minlength=cluster.num_devices
+    ).astype(np.float64)
     return PartTimes(
         makespan_s=float(tables.makespan[0]),
         part_start_s=parts["start"].copy(),
         part_end_s=parts["end"].copy(),
         transfer_start_s=transfers["start"].copy(),
         transfer_end_s=transfers["end"].copy(),
-        busy_s=busy_s.astype(np.float64),
+        bottleneck_s=largest_station(busy_s, transfers, tables.links),
+        busy_s=busy_s,
     )
 
 

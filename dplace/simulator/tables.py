@@ -17,6 +17,7 @@ __all__ = [
     "NOBODY",
     "Tables",
     "channels",
+    "largest_station",
     "least_transfer_s",
     "machine_links",
     "tabulate",
@@ -185,6 +186,24 @@ def machine_links(problem: Problem, machine: Machine) -> Records:
     elif machine == "placeto":
         links["latency"], links["bytes_per_s"] = 0.0, PLACETO_BYTES_PER_S
     return links
+
+
+def largest_station(busy_s: NDArray[np.float64], transfers: Records, links: Records) -> float:
+    """Return the largest time for which a device computes or a channel is occupied, in seconds.
+
+    Args:
+        busy_s: Shape ``(num_devices,)``.
+        transfers: TRANSFER of one request.
+        links: LINK, shape ``(num_devices, num_devices)``.
+    """
+    num = len(links)
+    lengths = transfers["end"] - transfers["start"]
+    taken = links[transfers["source"], transfers["target"]]
+    held = np.zeros(num * (num + 1))
+    for field in ("channel_a", "channel_b"):
+        has = taken[field] >= 0
+        np.add.at(held, taken[field][has], lengths[has])
+    return max(float(busy_s.max(initial=0.0)), float(held.max(initial=0.0)))
 
 
 def least_transfer_s(problem: Problem) -> NDArray[np.float64]:

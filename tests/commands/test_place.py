@@ -126,6 +126,7 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
         "exact": True,
         "dims": {"batch": 8},
         "makespan_s": 0.010,
+        "bottleneck_s": 0.008,
         "bound_s": 0.008,
         "gap_to_bound": 0.25,
         "best_single_device_s": 0.016,

@@ -29,8 +29,19 @@ def test_simulate_agrees_with_place(tmp_path: Path, cluster: str, seed: int) -> 
     placed = api.place(model, cluster=cluster, out=tmp_path / "plan", placement=placement)
     simulated = api.simulate(tmp_path / "plan")
     assert simulated.makespan_s == pytest.approx(placed.plan.makespan_s, rel=1e-12)
+    assert simulated.bottleneck_s == pytest.approx(placed.plan.bottleneck_s, rel=1e-12)
     assert [device.busy_s for device in simulated.devices] == pytest.approx(
         [device.busy_s for device in placed.plan.devices], rel=1e-12
     )
     assert simulated.transfers == placed.transfers
     assert simulated.transfer_bytes == placed.transfer_bytes
+
+
+@pytest.mark.parametrize("cluster", ["2xCPU", "3xV100@pcie3"])
+def test_a_plan_for_a_stream_says_how_often_a_result_comes(tmp_path: Path, cluster: str) -> None:
+    model = parse(BRANCHES, w=(64, 64), v=(64, 64))
+    placed = api.place(model, cluster=cluster, objective="throughput", out=tmp_path / "plan")
+    plan = placed.plan
+    assert placed.scores["auto"] == plan.objective_s == plan.bottleneck_s
+    assert plan.bound_s <= plan.bottleneck_s <= plan.best_single_device_s
+    assert api.simulate(tmp_path / "plan").objective_s == pytest.approx(plan.objective_s, rel=1e-12)

@@ -70,6 +70,7 @@ def two_devices(*programs: tuple[Step, ...]) -> Plan:
         exact=True,
         runtime={},
         makespan_s=1.0,
+        bottleneck_s=1.0,
         bound_s=1.0,
         best_single_device_s=1.0,
         inputs=(value("x"),),

@@ -98,6 +98,18 @@ Parts       2"""
     )
 
 
+def test_a_plan_for_a_stream_is_measured_by_how_often_a_result_comes() -> None:
+    stream = plan(objective="throughput", bottleneck_s=0.008, bound_s=0.0064)
+    for table in (place_table(placed(plan=stream)), simulate_table(simulated(plan=stream))):
+        lines = text(table).splitlines()
+        assert lines[0] == (
+            "A result each 8.000 ms, 2.00x as often as one device, 25.0 % above the bound"
+        )
+        assert "cpu:0   CPU     3   4.0 MB       6.5 MB  8.000 ms        100 %" in lines
+        assert "One request  takes 10.00 ms" in lines
+    assert placed(plan=stream).gap_to_bound == pytest.approx(0.25)
+
+
 def test_simulate_shows_when_it_predicted_something_else_before() -> None:
     lines = text(simulate_table(simulated(makespan_s=0.012))).splitlines()
     assert lines[-1] == "When made   10.00 ms predicted"

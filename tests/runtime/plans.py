@@ -140,6 +140,7 @@ def make_plan(
         exact=optimize == "native" or opt_level == "none",
         runtime=dict(runtime or {}),
         makespan_s=0.001,
+        bottleneck_s=0.001,
         bound_s=0.0,
         best_single_device_s=0.002,
         inputs=tuple(_record(value) for value in inputs),

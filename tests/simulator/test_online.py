@@ -113,6 +113,7 @@ def test_the_parts_alone_take_the_same_time(world: tuple[Problem, np.ndarray], r
     lowered, timeline = parts_of(problem).run(placement, rule)
     times = simulate_parts(part_graph(problem, lowered), problem.cluster)
     assert times.makespan_s == timeline.makespan_s
+    assert times.bottleneck_s == timeline.bottleneck_s
     for name in ("part_start_s", "part_end_s", "transfer_start_s", "transfer_end_s", "busy_s"):
         assert getattr(times, name).tolist() == getattr(timeline, name).tolist(), name
 
