@@ -113,7 +113,7 @@ def improve(
     left = evaluations - (evaluator.evaluations - begun)
     if evaluator.problem.num_devices == 1 or evaluator.problem.num_ops == 0 or left < LEAST_STEPS:
         return pool[0].placement
-    walker = Walker(evaluator, rng)
+    walker = Walker(evaluator, rng, pool[0].placement)
     for stage in stages:
         width = min(stage.width, len(pool))
         # What comes out is judged by every rule, and some walks begin with that.

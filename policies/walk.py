@@ -140,7 +140,9 @@ def make_memory(evaluator: Evaluator) -> "Memory":
 class Walker:
     """Anneals placements of one problem, and keeps the best of the walk that it is on."""
 
-    def __init__(self, evaluator: Evaluator, rng: np.random.Generator) -> None:
+    def __init__(
+        self, evaluator: Evaluator, rng: np.random.Generator, start: Placement
+    ) -> None:
         from dplace.simulator.anneal import make_walk
 
         self._evaluator = evaluator
@@ -148,6 +150,9 @@ class Walker:
         self._moves = make_moves(evaluator.problem, rng)
         self._memory = make_memory(evaluator)
         self._walk = make_walk(evaluator.problem.num_ops)
+        self._score = Score(0, np.inf, 0)
+        # Whoever asks before the first walk has begun gets a placement that is one.
+        self._walk.best[:] = start
 
     @property
     def best(self) -> Placement:
