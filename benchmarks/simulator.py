@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import arguments, report
 from dplace.cluster import Cluster
-from dplace.lowering import Evaluator, make_evaluator
+from dplace.lowering import Evaluator
 from dplace.op_graph import OpGraph
 from dplace.problem import Machine, Objective, Problem
 from dplace.simulator.op_engine import OpEngine
@@ -165,7 +165,7 @@ def speed_row(case: str, num_ops: int, options: Any) -> dict[str, Any]:
     rng = np.random.default_rng(num_ops)
     graph = graph_of(num_ops, local_edges(num_ops, rng), rng)
     problem = problem_of(case, graph, rng)
-    evaluator = make_evaluator(problem)
+    evaluator = Evaluator(problem)
     count = max(4, options.ops_a_round // num_ops)
     placements = placements_of(case, count, num_ops, rng)
     score_s = median_s(partial(score_all, evaluator, placements), options.rounds) / count
@@ -195,7 +195,7 @@ def growth_row(case: str, shape: str, options: Any) -> dict[str, Any]:
     for num_ops in options.growth:
         rng = np.random.default_rng(num_ops)
         problem = problem_of(case, graph_of(num_ops, edges_of(num_ops, rng), rng), rng)
-        evaluator = make_evaluator(problem)
+        evaluator = Evaluator(problem)
         count = max(1, 100_000 // num_ops)
         placements = placements_of(case, count, num_ops, rng)
         seconds = median_s(partial(score_all, evaluator, placements), 3)

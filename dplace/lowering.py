@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.problem import Problem
-from dplace.rules import PART_RULES, Rule, Score
+from dplace.rules import Rule, Score
 from dplace.schedule.rank import mean_rank, placed_rank, priority_order
 from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["RULES", "Evaluator", "Progress", "Rule", "Score", "lower", "make_evaluator"]
+__all__ = ["Evaluator", "Progress", "Rule", "Score", "lower"]
 
 _log = logging.getLogger(__name__)
 
 Placement = NDArray[np.int32]
-
-RULES = PART_RULES
 
 
 class Progress(NamedTuple):
@@ -138,11 +136,6 @@ class Evaluator:
     def peak_bound(self, placement: Placement) -> NDArray[np.int64]:
         """Return bytes that no schedule of ``placement`` exceeds, shape ``(num_devices,)``."""
         return self.engine.peak_bound(np.require(placement, np.int32, ["C", "W"]))
-
-
-def make_evaluator(problem: Problem) -> Evaluator:
-    """Return what judges placements of ``problem``."""
-    return Evaluator(problem)
 
 
 def lower(problem: Problem, placement: Placement) -> tuple[Lowered, Timeline]:

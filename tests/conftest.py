@@ -1,8 +1,13 @@
 """What holds for every test: the user's own data folder is neither read nor written."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts in the background like this, and tests of Ctrl-C would wait.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -53,7 +53,6 @@ def test_a_named_file_is_recognised() -> None:
     assert named_files(text) == ["dplace/api.py", "tests/"]
 
 
-@pytest.mark.skipif(not DOCUMENT.exists(), reason="ARCHITECTURE.md is not written yet")
 def test_architecture_names_only_files_that_exist() -> None:
     known = {name(path) for folder in FOLDERS for path in (ROOT / folder).rglob("*")}
     missing = [

@@ -231,7 +231,6 @@ def test_a_right_import_is_let_through(file: str, source: str) -> None:
     assert faults(file, source) == []
 
 
-@pytest.mark.skipif(not (ROOT / "commands/app.py").exists(), reason="no commands yet")
 def test_the_command_line_starts_without_what_is_slow() -> None:
     program = f"import sys, dplace.commands.app\nprint(sorted({set(SLOW)!r} & set(sys.modules)))"
     result = subprocess.run(

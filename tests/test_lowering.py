@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dplace.cluster import Contention
-from dplace.lowering import RULES, Evaluator, check_acyclic, lower
+from dplace.lowering import Evaluator, check_acyclic, lower
 from dplace.simulator.timeline import Lowered
 from tests.random_problems import TICK, make_cluster, make_graph, make_problem, random_problem
 
@@ -204,7 +204,7 @@ def test_parts_never_wait_in_a_circle_and_lower_is_the_best_rule(seed: int) -> N
     evaluator = Evaluator(problem)
     lowered, timeline = evaluator.lower(placement)
     check_acyclic(problem, lowered)
-    scores = [evaluator.score(placement, rule) for rule in RULES]
+    scores = [evaluator.score(placement, rule) for rule in evaluator.rules]
     assert (timeline.makespan_s, lowered.num_parts) == min(score[1:] for score in scores)
 
 

@@ -215,9 +215,9 @@ def simulate_parts(graph: PartGraph, cluster: Cluster) -> PartTimes:
             "that never comes: no transfer brings it, or parts wait for each other in a circle"
         )
     lengths = parts["end"] - parts["start"]
-    busy_s = np.bincount(
-        parts["device"], weights=lengths, minlength=cluster.num_devices
-    ).astype(np.float64)
+    busy_s = np.bincount(parts["device"], weights=lengths, minlength=cluster.num_devices).astype(
+        np.float64
+    )
     return PartTimes(
         makespan_s=float(tables.makespan[0]),
         part_start_s=parts["start"].copy(),

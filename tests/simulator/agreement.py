@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dplace.lowering import make_evaluator
+from dplace.lowering import Evaluator
 from dplace.problem import Problem
 from tests.simulator.machines import Outcome, blocks, by_op, loads, station_loads
 
 
 def assert_agreement(problem: Problem, placement: Sequence[int]) -> None:
     """Compare every op, transfer and peak under every rule, and the score for the objective."""
-    evaluator = make_evaluator(problem)
+    evaluator = Evaluator(problem)
     array = np.array(placement, dtype=np.int32)
     load = pytest.approx(largest_load(problem, placement), rel=1e-12, abs=0)
     for rule in evaluator.rules:

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dplace.cluster import Contention
-from dplace.lowering import RULES, Evaluator, Rule
+from dplace.lowering import Evaluator, Rule
 from dplace.problem import Problem
+from dplace.rules import PART_RULES
 from dplace.simulator.part_engine import PartEngine
 from dplace.simulator.replay import part_graph, simulate_parts
 from tests.random_problems import random_problem
@@ -55,7 +56,7 @@ def draw_world(
     return problem, placement.astype(np.int32)
 
 
-RULES_TO_TRY = st.sampled_from(RULES) | st.builds(
+RULES_TO_TRY = st.sampled_from(PART_RULES) | st.builds(
     Rule,
     st.sampled_from(["mean-rank", "placed-rank", "index"]),
     st.sampled_from([0.0, 0.25, 1.0, 4.0, 1e9]),
