@@ -124,7 +124,7 @@ def _serve(
             result = work(piece, lambda text: connection.send(("step", text)))
         except BrokenPipeError:
             raise
-        except Exception:
+        except Exception:  # whatever it is, run_each raises it with this traceback
             connection.send(("bug", traceback.format_exc()))
         else:
             connection.send(("result", result))
