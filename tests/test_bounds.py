@@ -1,6 +1,5 @@
 """No placement beats the bound; on easy worlds it is met."""
 
-import itertools
 from typing import get_args
 
 import numpy as np
@@ -10,22 +9,11 @@ from dplace.bounds import lower_bound_s, path_bound_s
 from dplace.bounds_chain import by_unit, room_of
 from dplace.bounds_work import spread_work
 from dplace.cluster import Contention
-from dplace.lowering import Evaluator, Score
 from dplace.placement import allowed_devices
 from dplace.problem import Problem
 from dplace.simulator.tables import tabulate
+from tests.brute_force import optimum_s
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
-
-
-def exhaustive(problem: Problem) -> Score:
-    """Return the best score of all placements that are allowed."""
-    evaluator = Evaluator(problem)
-    allowed = allowed_devices(problem)
-    choices = [np.flatnonzero(row).tolist() for row in allowed]
-    return min(
-        evaluator.best_rule(np.array(devices, dtype=np.int32))[0]
-        for devices in itertools.product(*choices)
-    )
 
 
 def work_s(problem: Problem) -> float:
@@ -51,7 +39,7 @@ def test_no_placement_beats_the_bound(seed: int) -> None:
     if seed % 4 == 0:
         problem.seconds[rng.integers(problem.num_ops), num_devices - 1] = np.inf
         problem.pins[problem.pins == num_devices - 1] = -1
-    assert lower_bound_s(problem) <= exhaustive(problem).makespan_s
+    assert lower_bound_s(problem) <= optimum_s(problem)
 
 
 def test_a_chain_meets_the_path_bound() -> None:
@@ -66,7 +54,7 @@ def test_the_path_bound_pays_for_a_crossing_that_pins_force() -> None:
     problem = make_problem(graph, cluster, [3.0, 5.0], pins=[0, 1])
     bound_s = path_bound_s(tabulate(problem), allowed_devices(problem))
     assert bound_s == (1 + 3) + (2 + 8 / 2) + (1 + 5)
-    assert bound_s == exhaustive(problem).makespan_s
+    assert bound_s == optimum_s(problem)
 
 
 def test_the_path_bound_counts_copies_from_and_to_the_host() -> None:
@@ -81,7 +69,7 @@ def test_equal_devices_share_the_work() -> None:
     graph = make_graph([[]] * 6, [[f"v{op}"] for op in range(6)])
     problem = make_problem(graph, make_cluster(3, overhead_s=2.0), [1.0, 2.0, 3.0, 3.0, 2.0, 1.0])
     assert work_s(problem) == pytest.approx(12 / 3)
-    assert lower_bound_s(problem) == pytest.approx(exhaustive(problem).makespan_s)
+    assert lower_bound_s(problem) == pytest.approx(optimum_s(problem))
 
 
 def test_unlike_devices_share_the_work_by_speed() -> None:
@@ -109,4 +97,4 @@ def test_one_device_alone_has_a_bound_of_its_own() -> None:
         cluster = make_cluster(2, overhead_s=1.0, single_s=single_s, host_latency_s=2.0)
         problem = make_problem(graph, cluster, [2.0, 2.0])
         assert lower_bound_s(problem) == pytest.approx(expected)
-        assert exhaustive(problem).makespan_s == pytest.approx(expected)
+        assert optimum_s(problem) == pytest.approx(expected)

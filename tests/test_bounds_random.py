@@ -1,7 +1,6 @@
 """No placement of a random world beats its bound, whatever the rules."""
 
 import dataclasses
-import itertools
 from typing import get_args
 
 import numpy as np
@@ -9,24 +8,9 @@ import pytest
 
 from dplace.bounds import best_bound
 from dplace.cluster import Contention
-from dplace.lowering import Evaluator
-from dplace.placement import allowed_devices, movable_units
 from dplace.problem import Machine, Objective, Problem
+from tests.brute_force import optimum_s
 from tests.random_problems import TICK, random_problem
-
-
-def optimum_s(problem: Problem) -> float:
-    """Return what the best placement that fits takes; ``inf`` where none does."""
-    evaluator = Evaluator(problem)
-    unit = movable_units(problem)
-    _, heads = np.unique(unit, return_index=True)
-    allowed = allowed_devices(problem)[heads]
-    best = np.inf
-    for devices in itertools.product(*[np.flatnonzero(row).tolist() for row in allowed]):
-        score, _ = evaluator.best_rule(np.array(devices, dtype=np.int32)[unit])
-        if not score.overflow_bytes:
-            best = min(best, score.makespan_s)
-    return best
 
 
 def world(rng: np.random.Generator, machine: Machine, objective: Objective) -> Problem:

@@ -12,8 +12,8 @@ from dplace.bounds_work import spread_work
 from dplace.op_graph import OpGraph
 from dplace.placement import allowed_devices
 from dplace.problem import Machine, Problem
+from tests.brute_force import optimum_s
 from tests.random_problems import make_cluster, make_graph, make_problem
-from tests.test_bounds_random import optimum_s
 
 
 def chain_graph(num_ops: int, *, value_bytes: int = 0, weight_bytes: int = 0) -> OpGraph:

@@ -1,6 +1,5 @@
 """Every policy keeps to the rules; auto is never worse than any of them."""
 
-import itertools
 import math
 from typing import get_args
 
@@ -13,6 +12,7 @@ from dplace.lowering import Evaluator
 from dplace.placement import allowed_devices, check_placement, movable_units
 from dplace.policies import POLICIES, answer_for, default_evaluations, place
 from dplace.policies.auto import race
+from tests.brute_force import optimum_s
 from tests.policies.worlds import branchy, heavy_chain, two_towers
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
@@ -130,11 +130,7 @@ def test_auto_finds_most_optima_of_small_graphs() -> None:
             unlike=bool(seed % 2),
             overhead_ticks=(1, 4, 16)[seed % 3],
         )
-        evaluator = Evaluator(problem)
-        best = min(
-            evaluator.best_rule(np.array(devices, dtype=np.int32))[0].makespan_s
-            for devices in itertools.product(range(num_devices), repeat=problem.num_ops)
-        )
+        best = optimum_s(problem)
         answer = place(problem, "auto")
         assert best <= answer.timeline.makespan_s
         optimal += answer.timeline.makespan_s == best
