@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from dplace.errors import InputError
 from dplace.graph_io.model import Model
 from dplace.graph_io.session import open_session
 from dplace.graph_io.skeleton import skeleton
@@ -137,24 +138,20 @@ def _sizes_from_a_run(
         return {}
     records = [_value_record(value) for value in session.get_inputs() if value.name not in weights]
     try:
-        feeds = {
-            name: to_ort_value(value, record.type)
-            for record in records
-            for name, value in draw_inputs(
-                [record],
-                rng=np.random.default_rng(0),
-                dims={},
-                index_limits=index_limits(model.ir),
-            ).items()
-        }
+        drawn = draw_inputs(
+            records, rng=np.random.default_rng(0), dims={}, index_limits=index_limits(model.ir)
+        )
+        feeds = {record.name: to_ort_value(drawn[record.name], record.type) for record in records}
+    except InputError:  # nothing is drawn for its type
+        return {}
+    try:
         for name, tensor in weights.items():
             if tensor is not None:
                 feeds[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
                     np.ascontiguousarray(loaded(tensor).numpy()), tensor.dtype.value
                 )
         outputs = session.run_with_ort_values(names, feeds)
-    # Whatever stops this run, the sizes merely stay unknown; running properly comes later.
-    except Exception:
+    except Exception:  # onnxruntime's errors have no class in common; running properly comes later
         return {}
     return {
         name: tuple(output.shape())

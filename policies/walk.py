@@ -140,9 +140,7 @@ def make_memory(evaluator: Evaluator) -> "Memory":
 class Walker:
     """Anneals placements of one problem, and keeps the best of the walk that it is on."""
 
-    def __init__(
-        self, evaluator: Evaluator, rng: np.random.Generator, start: Placement
-    ) -> None:
+    def __init__(self, evaluator: Evaluator, rng: np.random.Generator, start: Placement) -> None:
         from dplace.simulator.anneal import make_walk
 
         self._evaluator = evaluator
