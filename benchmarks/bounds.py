@@ -3,7 +3,7 @@
 The files are those of ``benchmarks/others_graphs.py`` and lie under ``--graphs``. Best values are
 what a plain annealer found in 16 to 60 s, or the least that was published, in the files' units.
 *path, work* is the better of the longest path and the work alone, *bound* the best of all arguments
-of ``dplace/bounds.py``, *gap* how far the best value known is above it.
+of ``dplace/bounds/best.py``, *gap* how far the best value known is above it.
 
 Run: ``python -m benchmarks.bounds --graphs DIR``
 """

@@ -1,6 +1,6 @@
 """What lies around a chain of ops, and the cheapest ways to cut one, compiled.
 
-For the bounds of ``dplace/bounds_*.py``. A *chain* is a list of ops each of which reaches the next;
+For the bounds of ``dplace/bounds/``. A *chain* is a list of ops each of which reaches the next;
 ops are numbered in an order in which makers come before readers.
 """
 

@@ -79,7 +79,7 @@ def earliest_times(tables: Tables, allowed: NDArray[np.bool_]) -> tuple[float, F
 
     Returns:
         The first and, of shape ``(num_ops, num_devices)``, the second where an op is on a device;
-        see ``dplace/bounds.py``.
+        see ``dplace/bounds/best.py``.
     """
     start = np.repeat(tables.devices["overhead"][None, :], len(allowed), axis=0)
     end, ready = np.zeros((2, len(tables.devices)))

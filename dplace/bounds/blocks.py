@@ -18,15 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds_chain import (
-    Edges,
-    by_unit,
-    edges_of,
-    long_chains,
-    room_of,
-    surroundings,
-    thin,
-)
+from dplace.bounds.chain import Edges, edges_of, long_chains, surroundings, thin
+from dplace.bounds.units import by_unit, room_of
 from dplace.problem import Problem
 
 if TYPE_CHECKING:

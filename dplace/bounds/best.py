@@ -1,4 +1,4 @@
-"""Lower bounds: what no placement can beat.
+"""The best lower bound, and the argument that gave it.
 
 The best of several arguments holds:
 
@@ -8,15 +8,15 @@ The best of several arguments holds:
     and then for the transfer and the call of a new part. This relaxes that an op has one device
     only.
 ``work``, ``count``
-    How much there is to do, in time and in memory: ``bounds_work.py``.
+    How much there is to do, in time and in memory: ``work.py``.
 ``forks``, ``crossing``
     What a fork takes on one device and on several; and that either one device has all ops or some
-    value crosses: ``bounds_forks.py``. In a stream, what crosses keeps a channel busy.
+    value crosses: ``forks.py``. In a stream, what crosses keeps a channel busy.
 ``blocks``
     What a chain of ops takes that is cut into blocks none of which may exceed an accelerator's
-    memory, for the latency of dnn-partitioning: ``bounds_blocks.py``.
+    memory, for the latency of dnn-partitioning: ``blocks.py``.
 ``pieces``
-    The same for its throughput, where crossings keep devices busy: ``bounds_stream.py``.
+    The same for its throughput, where crossings keep devices busy: ``stream.py``.
 ``alone``
     Where a device that has all ops is called for another price, that placement is counted apart.
 
@@ -29,16 +29,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds_chain import Units, by_unit, edges_of, fitting_devices, room_of
-from dplace.bounds_forks import alone_s, are_connected, crossing_bound_s, forks_bound_s
-from dplace.bounds_work import counting_bound_s, spread_work
+from dplace.bounds.blocks import blocks_bound_s
+from dplace.bounds.chain import edges_of
+from dplace.bounds.forks import alone_s, are_connected, crossing_bound_s, forks_bound_s
+from dplace.bounds.stream import pieces_bound_s
+from dplace.bounds.units import Units, by_unit, fitting_devices, room_of
+from dplace.bounds.work import counting_bound_s, spread_work
 from dplace.placement import allowed_devices
 from dplace.problem import Problem
 
 if TYPE_CHECKING:
     from dplace.simulator.tables import Tables
 
-__all__ = ["Bound", "best_bound", "bounds_by_argument", "lower_bound_s", "path_bound_s"]
+__all__ = ["Bound", "best_bound", "bounds_by_argument", "lower_bound_s"]
 
 ROUNDING = 1.0 - 1e-12
 """Sums are made in another order here than on the clock."""
@@ -88,6 +91,8 @@ def _by_ops(
     problem: Problem, tables: "Tables", allowed: NDArray[np.bool_], *, is_stream: bool
 ) -> dict[str, float]:
     """Return the bounds where devices run ops one by one, by argument."""
+    from dplace.simulator.ranks import earliest_times
+
     units, room = _busy_units(problem, allowed), room_of(problem)
     call_s = float(tables.devices["overhead"].min())
     work_s = spread_work(units, room).seconds
@@ -99,7 +104,7 @@ def _by_ops(
     if is_stream:
         bounds["crossing"] = min(alone, _channel_s(problem))
         return bounds
-    path_s, starts = _path(tables, allowed)
+    path_s, starts = earliest_times(tables, allowed)
     bounds["path"] = path_s
     bounds["forks"] = call_s + forks_bound_s(problem, tables, allowed)
     bounds["crossing"] = crossing_bound_s(problem, tables, allowed, starts, alone)
@@ -108,8 +113,6 @@ def _by_ops(
 
 def _by_loads(problem: Problem, tables: "Tables", allowed: NDArray[np.bool_]) -> dict[str, float]:
     """Return the bounds on the loads of dnn-partitioning, by argument."""
-    from dplace.bounds_stream import pieces_bound_s
-
     units, room = by_unit(problem, allowed), room_of(problem)
     work = spread_work(units, room)
     count_s = counting_bound_s(units, room, work.seconds)
@@ -123,11 +126,11 @@ def _by_blocks(problem: Problem, tables: "Tables", allowed: NDArray[np.bool_]) -
     A CPU runs any number of ops at a time, so work bounds nothing; and what a transfer takes is not
     the time between two devices.
     """
-    from dplace.bounds_blocks import blocks_bound_s
+    from dplace.simulator.ranks import earliest_times
 
     links = tables.links.copy()
     links["latency"], links["bytes_per_s"] = 0.0, np.inf
-    path_s, _ = _path(tables._replace(links=links), allowed)
+    path_s, _ = earliest_times(tables._replace(links=links), allowed)
     return {"path": path_s, "blocks": blocks_bound_s(problem, tables, allowed)}
 
 
@@ -177,20 +180,3 @@ def _single_call_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
         ),
         default=np.inf,
     )
-
-
-def _path(tables: "Tables", allowed: NDArray[np.bool_]) -> tuple[float, NDArray[np.float64]]:
-    """Return the longest path, and a time before which each op cannot start on each device."""
-    from dplace.simulator.ranks import earliest_times
-
-    return earliest_times(tables, allowed)
-
-
-def path_bound_s(tables: "Tables", allowed: NDArray[np.bool_]) -> float:
-    """Return the longest path with calls and transfers, each op ending where that is best.
-
-    Args:
-        tables: Graph and costs.
-        allowed: Shape ``(num_ops, num_devices)``: where each op may go.
-    """
-    return _path(tables, allowed)[0]

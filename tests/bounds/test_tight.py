@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dplace.bounds import best_bound
-from dplace.bounds_chain import Units
-from dplace.bounds_work import spread_work
+from dplace.bounds.units import Units
+from dplace.bounds.work import spread_work
 from dplace.op_graph import OpGraph
 from dplace.placement import allowed_devices
 from dplace.problem import Machine, Problem

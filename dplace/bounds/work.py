@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds_chain import Units
+from dplace.bounds.units import Units
 
 __all__ = ["Work", "counting_bound_s", "spread_work"]
 

@@ -5,13 +5,12 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from dplace.bounds import lower_bound_s, path_bound_s
-from dplace.bounds_chain import by_unit, room_of
-from dplace.bounds_work import spread_work
+from dplace.bounds import bounds_by_argument, lower_bound_s
+from dplace.bounds.units import by_unit, room_of
+from dplace.bounds.work import spread_work
 from dplace.cluster import Contention
 from dplace.placement import allowed_devices
 from dplace.problem import Problem
-from dplace.simulator.tables import tabulate
 from tests.brute_force import optimum_s
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
@@ -52,7 +51,7 @@ def test_the_path_bound_pays_for_a_crossing_that_pins_force() -> None:
     graph = make_graph([["x"], ["a"]], [["a"], ["b"]], value_bytes={"a": 8})
     cluster = make_cluster(2, overhead_s=1.0, latency_s=2.0, bytes_per_s=2.0)
     problem = make_problem(graph, cluster, [3.0, 5.0], pins=[0, 1])
-    bound_s = path_bound_s(tabulate(problem), allowed_devices(problem))
+    bound_s = bounds_by_argument(problem)["path"]
     assert bound_s == (1 + 3) + (2 + 8 / 2) + (1 + 5)
     assert bound_s == optimum_s(problem)
 
@@ -62,7 +61,7 @@ def test_the_path_bound_counts_copies_from_and_to_the_host() -> None:
     cluster = make_cluster(2, overhead_s=1.0, host_latency_s=1.0, host_bytes_per_s=2.0)
     problem = make_problem(graph, cluster, [5.0])
     expected = (1 + 6 / 2) + 1 + 5 + (1 + 4 / 2)
-    assert path_bound_s(tabulate(problem), allowed_devices(problem)) == expected
+    assert bounds_by_argument(problem)["path"] == expected
 
 
 def test_equal_devices_share_the_work() -> None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds_chain import Edges, Units, edges_of, long_chains
-from dplace.bounds_work import Work
+from dplace.bounds.chain import Edges, edges_of, long_chains
+from dplace.bounds.units import Units
+from dplace.bounds.work import Work
 from dplace.problem import Problem
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds_chain import Edges, Surroundings, Units, edges_of, long_chains, surroundings
+from dplace.bounds.chain import Edges, Surroundings, edges_of, long_chains, surroundings
+from dplace.bounds.units import Units
 from dplace.problem import Problem
 
 if TYPE_CHECKING:
