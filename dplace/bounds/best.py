@@ -67,8 +67,7 @@ def best_bound(problem: Problem, tables: "Tables | None" = None) -> Bound:
     finite = [Bound(seconds, name) for name, seconds in bounds.items() if np.isfinite(seconds)]
     best = max(finite, key=lambda bound: bound.seconds, default=Bound(0.0, "path"))
     if problem.machine == "native" and problem.num_ops:
-        allowed = allowed_devices(problem)
-        best = min(best, Bound(_single_call_s(problem, allowed), "alone"))
+        best = min(best, Bound(_single_call_s(problem), "alone"))
     return best._replace(seconds=best.seconds * ROUNDING)
 
 
@@ -96,7 +95,7 @@ def _by_ops(
     units, room = _busy_units(problem, allowed), room_of(problem)
     call_s = float(tables.devices["overhead"].min())
     work_s = spread_work(units, room).seconds
-    alone = call_s + alone_s(units, room)
+    alone = call_s + float(alone_s(units, room).min())
     bounds = {
         "work": call_s + work_s,
         "count": call_s + counting_bound_s(units, room, work_s),
@@ -169,13 +168,13 @@ def _channel_s(problem: Problem) -> float:
     return float(length.min(initial=np.inf)) + tables.after_send_s
 
 
-def _single_call_s(problem: Problem, allowed: NDArray[np.bool_]) -> float:
+def _single_call_s(problem: Problem) -> float:
     """Return what a device that has all ops takes at least, if its call then has its own price."""
-    seconds = np.where(allowed, problem.seconds, np.inf).sum(axis=0)
+    alone = alone_s(by_unit(problem, allowed_devices(problem)), room_of(problem))
     return min(
         (
-            device.single_call_overhead_s + float(seconds[index])
-            for index, device in enumerate(problem.cluster.devices)
+            device.single_call_overhead_s + float(seconds)
+            for device, seconds in zip(problem.cluster.devices, alone, strict=True)
             if device.single_call_overhead_s is not None
         ),
         default=np.inf,

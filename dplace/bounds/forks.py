@@ -54,10 +54,10 @@ def least_away_s(problem: Problem, tables: "Tables") -> Float:
     return np.asarray(least + tables.values["transfer_s"][:-1])
 
 
-def alone_s(units: Units, room: Float) -> float:
-    """Return what the best device takes for everything; ``inf`` where none can hold it."""
+def alone_s(units: Units, room: Float) -> Float:
+    """Return what each device takes for everything; ``inf`` where it cannot run or hold it."""
     fits = units.bytes.sum() * (1 - 1e-9) <= room
-    return float(np.where(fits, units.seconds.sum(axis=0), np.inf).min())
+    return np.where(fits, units.seconds.sum(axis=0), np.inf)
 
 
 def are_connected(num_ops: int, edges: Edges) -> bool:

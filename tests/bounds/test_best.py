@@ -97,3 +97,16 @@ def test_one_device_alone_has_a_bound_of_its_own() -> None:
         problem = make_problem(graph, cluster, [2.0, 2.0])
         assert lower_bound_s(problem) == pytest.approx(expected)
         assert optimum_s(problem) == pytest.approx(expected)
+
+
+def test_a_device_that_cannot_hold_all_has_no_bound_of_its_own() -> None:
+    graph = make_graph(
+        [["x"], ["a"]],
+        [["a"], ["b"]],
+        weights=[["v"], ["w"]],
+        weight_bytes={"v": 10, "w": 10},
+    )
+    cluster = make_cluster(2, overhead_s=1.0, single_s=0.0, memory_bytes=15)
+    problem = make_problem(graph, cluster, [4.0, 4.0])
+    assert lower_bound_s(problem) == pytest.approx(1 + 4 + 1 + 4)
+    assert optimum_s(problem) == pytest.approx(1 + 4 + 1 + 4)
