@@ -49,7 +49,7 @@ class Walk(NamedTuple):
     best: Int
     """Shape ``(num_ops,)``."""
     figures: Float
-    """Current energy and time, best time and overflow, and scratch: see the constants."""
+    """Current energy, best time in seconds and best overflow in bytes: see the constants."""
 
 
 ENERGY, BEST_TIME, BEST_OVERFLOW = range(3)
@@ -60,7 +60,7 @@ MEMORY_WEIGHT = 20.0
 
 def make_walk(num_ops: int) -> Walk:
     """Return room for a walk."""
-    return Walk(np.zeros(num_ops, dtype=np.int32), np.zeros(num_ops, dtype=np.int32), np.zeros(4))
+    return Walk(np.zeros(num_ops, dtype=np.int32), np.zeros(num_ops, dtype=np.int32), np.zeros(3))
 
 
 def _time(state: Any, placement: Int) -> float:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dplace.simulator.bit_queue import pop_bit, push_bit
 from dplace.simulator.compiled import kernel, merged
-from dplace.simulator.op_run import OpRun, make_op_run, pop_known, push_known
+from dplace.simulator.heap import pop_arrival, push_arrival
+from dplace.simulator.op_run import OpRun, make_op_run
 from dplace.simulator.op_send import book, send_by_priority, send_in_order
 from dplace.simulator.op_tables import (
     ALL_AT_ONCE,
@@ -41,7 +42,7 @@ def _note(
         device["num_urgent"] += 1
         ready = now
     else:
-        push_known(run.known, index * num_ops, device["num_known"], ready, op)
+        push_arrival(run.known, index * num_ops, device["num_known"], ready, op)
         device["num_known"] += 1
     if device["running"] < 0:
         device["event"] = min(device["event"], max(device["free"], ready))
@@ -122,14 +123,11 @@ def simulate_ops(tables: OpTables, placement: Int, order: Int, position: Int, ru
     ops, devices, known = run.ops, run.devices, run.known
     num_ops, num = len(ops), len(devices)
     _reset(tables, placement, position, run)
-    starts = 0
+    for start in range(num_ops):
+        if tables.ops[start]["missing"] == 0:
+            _note(0.0, 0.0, start, tables.is_urgent_first, num_ops, run)
     makespan = 0.0
     while True:
-        # Ops that read nothing come first, all at time 0.
-        while starts < num_ops:
-            if tables.ops[starts]["missing"] == 0:
-                _note(0.0, 0.0, starts, tables.is_urgent_first, num_ops, run)
-            starts += 1
         index = 0
         now = devices[0]["event"]
         is_end = devices[0]["running"] >= 0
@@ -161,18 +159,18 @@ def simulate_ops(tables: OpTables, placement: Int, order: Int, position: Int, ru
             if device["num_urgent"] > 0:
                 device["event"] = device["free"]
             elif device["num_known"] > 0:
-                device["event"] = max(device["free"], known[base]["ready"])
+                device["event"] = max(device["free"], known[base]["time"])
             continue
         if tables.is_urgent_first:
-            while device["num_known"] > 0 and known[base]["ready"] <= now:
-                op = pop_known(known, base, device["num_known"])
+            while device["num_known"] > 0 and known[base]["time"] <= now:
+                op = pop_arrival(known, base, device["num_known"])
                 device["num_known"] -= 1
                 push_bit(run.urgent, index, ops[op]["position"])
                 device["num_urgent"] += 1
             op = order[pop_bit(run.urgent, index)]
             device["num_urgent"] -= 1
         else:
-            op = pop_known(known, base, device["num_known"])
+            op = pop_arrival(known, base, device["num_known"])
             device["num_known"] -= 1
         device["running"] = op
         ops[op]["start"] = now

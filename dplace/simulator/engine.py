@@ -10,7 +10,7 @@ from dplace.rules import Rule, Score
 from dplace.simulator.tables import Tables
 from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["Engine", "capacity", "engine_for", "takes_ops_one_by_one"]
+__all__ = ["Engine", "capacity", "engine_for", "holds_all_the_time", "takes_ops_one_by_one"]
 
 Placement = NDArray[np.int32]
 
@@ -67,6 +67,14 @@ def capacity(problem: Problem) -> NDArray[np.int64]:
             NO_LIMIT if kind == "CPU" else limit for kind, limit in zip(kinds, limits, strict=True)
         ]
     return np.array(limits, dtype=np.int64)
+
+
+def holds_all_the_time(problem: Problem, is_memory_tight: bool) -> bool:
+    """Return whether what an op holds does not depend on when it runs, where memory matters.
+
+    The compiled search counts weights, and nothing that comes and goes.
+    """
+    return not is_memory_tight or problem.machine in ("moirai", "dnn-partitioning")
 
 
 def takes_ops_one_by_one(problem: Problem) -> bool:

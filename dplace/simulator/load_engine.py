@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dplace.problem import Problem
 from dplace.rules import READY_RULES, Rule, Score
 from dplace.simulator import memory
-from dplace.simulator.engine import capacity
+from dplace.simulator.engine import capacity, holds_all_the_time
 from dplace.simulator.loads import LoadSearch, crossings, largest, make_load_search, recount
 from dplace.simulator.op_engine import OpEngine, one_by_one
 from dplace.simulator.tables import TRANSFER, Tables
@@ -30,14 +30,14 @@ class LoadEngine:
         self._problem = problem
         self._tables = tables
         self._search = make_load_search(problem)
-        self._is_by_host = problem.machine == "dnn-partitioning"
-        self._one_request = None if self._is_by_host else OpEngine(problem, tables)
+        is_by_host = problem.machine == "dnn-partitioning"
+        self._one_request = None if is_by_host else OpEngine(problem, tables)
         self.capacity = capacity(problem)
-        if self._is_by_host:
+        if self._one_request is None:
             total = int(problem.graph.weight_bytes.sum())
             self.is_memory_tight = bool((total > self.capacity).any())
         else:
-            self.is_memory_tight = OpEngine(problem, tables).is_memory_tight
+            self.is_memory_tight = self._one_request.is_memory_tight
 
     def score(self, placement: Int, rule: Rule, order: Int) -> Score:
         """Return the score of a placement."""
@@ -110,4 +110,4 @@ class LoadEngine:
 
     def search_state(self, rule: Rule, order: Int) -> LoadSearch | None:
         """Return what the compiled search judges by."""
-        return None if self._one_request is not None and self.is_memory_tight else self._search
+        return self._search if holds_all_the_time(self._problem, self.is_memory_tight) else None

@@ -9,7 +9,7 @@ from dplace.problem import Problem
 from dplace.rules import READY_RULES, URGENT_RULES, Rule, Score
 from dplace.simulator import memory
 from dplace.simulator.by_op import OpRun, make_op_run, simulate_batch, simulate_ops
-from dplace.simulator.engine import capacity
+from dplace.simulator.engine import capacity, holds_all_the_time
 from dplace.simulator.loads import LoadSearch, largest, make_load_search, recount
 from dplace.simulator.op_tables import OpTables, tabulate_ops
 from dplace.simulator.run import Run, make_run
@@ -145,8 +145,7 @@ class OpEngine:
 
     def search_state(self, rule: Rule, order: Int) -> OpSearch | None:
         """Return what the compiled search judges by."""
-        # Under moirai what an op holds does not depend on when it runs.
-        if self.is_memory_tight and self._problem.machine != "moirai":
+        if not holds_all_the_time(self._problem, self.is_memory_tight):
             return None
         position = np.zeros(len(order), dtype=np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)

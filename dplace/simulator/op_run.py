@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.simulator.bit_queue import BitQueues, make_bit_queues
-from dplace.simulator.compiled import merged
 from dplace.simulator.op_tables import OpTables
-from dplace.simulator.tables import TRANSFER, Records
+from dplace.simulator.tables import ARRIVAL, TRANSFER, Records
 
-__all__ = ["OpRun", "make_op_run", "pop_known", "push_known"]
+__all__ = ["OpRun", "make_op_run"]
 
 Float = NDArray[np.float64]
 Keys = NDArray[np.int64]
@@ -37,7 +36,6 @@ DEVICE_STATE = np.dtype(
     ],
     align=True,
 )
-KNOWN = np.dtype([("ready", np.float64), ("op", np.int32)], align=True)
 SENDING = np.dtype([("key", np.int64), ("to", np.int32)], align=True)
 
 
@@ -49,7 +47,7 @@ class OpRun(NamedTuple):
     devices: Records
     """DEVICE_STATE, shape ``(num_devices,)``."""
     known: Records
-    """Heaps of KNOWN, one a device: ops that go by ready time, or are not ready yet."""
+    """Heaps of ARRIVAL of ``tables.py``, one a device: ops and their ready times."""
     urgent: BitQueues
     """A queue a device of ops that are ready, by position in the order of priority."""
     channel_free: Float
@@ -73,7 +71,7 @@ def make_op_run(tables: OpTables) -> OpRun:
     return OpRun(
         ops=np.zeros(num_ops, dtype=OP_STATE),
         devices=np.zeros(num, dtype=DEVICE_STATE),
-        known=np.zeros(num_ops * num, dtype=KNOWN),
+        known=np.zeros(num_ops * num, dtype=ARRIVAL),
         urgent=make_bit_queues(num, num_ops),
         channel_free=np.zeros(num * (num + 1)),
         arrival=np.zeros(max(1, most_values * num)),
@@ -81,49 +79,3 @@ def make_op_run(tables: OpTables) -> OpRun:
         transfers=np.zeros(num_edges, dtype=TRANSFER),
         totals=np.zeros(1, dtype=np.int64),
     )
-
-
-@merged
-def push_known(known: Records, base: int, size: int, ready_s: float, op: int) -> None:
-    """Add an op to a heap, the earliest first, then the lower index."""
-    child = size
-    while child > 0:
-        parent = (child - 1) >> 1
-        above = known[base + parent]
-        if above["ready"] < ready_s or (above["ready"] == ready_s and above["op"] < op):
-            break
-        known[base + child]["ready"] = above["ready"]
-        known[base + child]["op"] = above["op"]
-        child = parent
-    known[base + child]["ready"] = ready_s
-    known[base + child]["op"] = op
-
-
-@merged
-def pop_known(known: Records, base: int, size: int) -> int:
-    """Remove the first op of a heap and return it."""
-    top = known[base]["op"]
-    last = size - 1
-    ready_s = known[base + last]["ready"]
-    op = known[base + last]["op"]
-    parent = 0
-    while True:
-        child = 2 * parent + 1
-        if child >= last:
-            break
-        below = known[base + child]
-        if child + 1 < last:
-            right = known[base + child + 1]
-            if right["ready"] < below["ready"] or (
-                right["ready"] == below["ready"] and right["op"] < below["op"]
-            ):
-                child += 1
-                below = right
-        if ready_s < below["ready"] or (ready_s == below["ready"] and op < below["op"]):
-            break
-        known[base + parent]["ready"] = below["ready"]
-        known[base + parent]["op"] = below["op"]
-        parent = child
-    known[base + parent]["ready"] = ready_s
-    known[base + parent]["op"] = op
-    return int(top)

@@ -53,7 +53,7 @@ class OpTables(NamedTuple):
     """LINK of ``tables.py``, shape ``(num_devices**2,)``, by source."""
     send: int
     is_urgent_first: bool
-    """Whether devices and channels go by priority; by ready time otherwise."""
+    """Whether devices go by priority; by ready time otherwise."""
     after_op_s: float
     after_send_s: float
     num_devices: int
