@@ -63,12 +63,15 @@ def make_walk(num_ops: int) -> Walk:
     return Walk(np.zeros(num_ops, dtype=np.int32), np.zeros(num_ops, dtype=np.int32), np.zeros(3))
 
 
-def _time(state: Any, placement: Int) -> float:
-    """Return what the objective makes small.
+# _time, _soft and _follow are names that compiled code calls. Which function that is, numba asks
+# the one that is registered under each, with the type of the state; Python never runs them. The
+# arguments' names and annotations have to be the same in both.
+_COMPILED_ONLY = "only compiled code calls this"
 
-    numba takes what ``_time_of_state`` returns for it, and wants signatures to be equal.
-    """
-    raise NotImplementedError
+
+def _time(state: Any, placement: Int) -> float:
+    """Return what the objective makes small."""
+    raise NotImplementedError(_COMPILED_ONLY)
 
 
 @overload(_time, jit_options={"error_model": "numpy", "_nrt": False})
@@ -119,7 +122,7 @@ def _soft(state: Any, time_s: float, slope: float) -> float:
 
     The largest load says nothing on whether the others shrink, so it is mixed with their norm.
     """
-    raise NotImplementedError
+    raise NotImplementedError(_COMPILED_ONLY)
 
 
 @overload(_soft, jit_options={"error_model": "numpy", "_nrt": False})
@@ -146,7 +149,7 @@ def _follow(state: Any, placement: Int, ops: Int, count: int) -> None:
 
     A ``count`` of -1 means that all may have.
     """
-    raise NotImplementedError
+    raise NotImplementedError(_COMPILED_ONLY)
 
 
 @overload(_follow, jit_options={"error_model": "numpy", "_nrt": False})
