@@ -62,8 +62,10 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     enter("single", single(evaluator, rng=rng, evaluations=evaluations))
     if problem.num_devices > 1 and problem.num_ops > 0:
         call_s = max(device.call_overhead_s for device in problem.cluster.devices)
-        link_s = float(problem.cluster.latency_s.max())
-        _, groupings = cluster(problem, tuple(grain * (call_s + link_s) for grain in GRAINS))
+        grain_s = call_s + float(problem.cluster.latency_s.max())
+        # Where neither costs anything, every cluster of that work would be an op.
+        work_s = tuple(grain * grain_s for grain in GRAINS) if grain_s else ()
+        groupings = cluster(problem, work_s)[1]
         for name, schedule in (("heft", heft_of_groups), ("m-etf", etf_of_groups)):
             for group in (None, *groupings):
                 with suppress(MemoryLimitError):
@@ -71,9 +73,9 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
         if min(entry[0] for entry in entries).overflow_bytes:
             with suppress(MemoryLimitError):
                 enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
-        found = splits(evaluator)
-        if found:
-            enter("splits", min(found, key=evaluator.score))
+        if found := splits(evaluator):
+            scores_of = evaluator.scores(found)
+            enter("splits", found[min(range(len(found)), key=lambda at: scores_of[at])])
     left = evaluations - (evaluator.evaluations - begun) - len(evaluator.rules)
     starts = [placement for _, _, placement in sorted(entries, key=lambda entry: entry[0])]
     best = improve(evaluator, starts, rng=rng, evaluations=left)
@@ -84,7 +86,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     )
     if score.overflow_bytes:
         raise no_room(problem, score, evaluator.overflow_bytes(best))
-    scores: dict[str, Score] = {"auto": score}
+    scores = {"auto": score}
     for entry_score, name, _ in entries:
         scores[name] = min(scores.get(name, entry_score), entry_score)
     return Race(best, scores)
