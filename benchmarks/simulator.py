@@ -3,9 +3,11 @@
 Every pass judges another placement: random ones on four devices, of ops that read two of the fifty
 before them, or on rising devices where blocks would wait in a circle. ``native`` and ``moirai``
 have serial egress and ingress. ``score`` is ``Evaluator.score`` as policies call it; ``batch``
-leaves Python only once for all placements. The reference is that of tests/simulator, in plain
-Python. Times are those of the one thread that simulates, without what other programs take of its
-core; the memory that they share still tells, so that little else should run meanwhile:
+leaves Python only once for all placements, ``threads`` is how many times as fast
+``Evaluator.scores`` is with a thread on each of two cores, by the clock. The reference is that of
+tests/simulator, in plain Python. Other times are those of the one thread that simulates, without
+what other programs take of its core; the memory that they share still tells, so that little else
+should run meanwhile:
 
     python -m benchmarks.simulator --json simulator.json
 """
@@ -154,6 +156,17 @@ def median_s(call: Callable[[], object], rounds: int) -> float:
     return statistics.median(seconds)
 
 
+def clock_s(call: Callable[[], object]) -> float:
+    """Return the shortest time of three calls by the clock, after one that is not counted."""
+    call()
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
 def score_all(evaluator: Evaluator, placements: NDArray[np.int32]) -> None:
     """Judge every placement under the first rule."""
     for placement in placements:
@@ -171,6 +184,9 @@ def speed_row(case: str, num_ops: int, options: Any) -> dict[str, Any]:
     score_s = median_s(partial(score_all, evaluator, placements), options.rounds) / count
     row = {"machine": case, "ops": num_ops, "us a placement": 1e6 * score_s}
     row["score, Mops/s"] = num_ops / score_s / 1e6
+    many = [*placements] * 4
+    clocks = [clock_s(partial(evaluator.scores, many, threads=count)) for count in (1, 2)]
+    row["threads"] = clocks[0] / clocks[1]
     row["batch, Mops/s"] = row["reference, Mops/s"] = row["times faster"] = None
     engine = evaluator.engine
     if isinstance(engine, OpEngine):

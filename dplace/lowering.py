@@ -6,8 +6,10 @@ cutting is best depends on the placement; ``lower`` tries a few rules and keeps 
 """
 
 import logging
+import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from dplace.problem import Problem
 from dplace.rules import Rule, Score
 from dplace.schedule.rank import mean_rank, placed_rank, priority_order
 from dplace.simulator.timeline import Lowered, Timeline
+
+if TYPE_CHECKING:
+    from dplace.simulator.engine import Engine
 
 __all__ = ["Evaluator", "Progress", "Rule", "Score", "lower"]
 
@@ -37,7 +42,8 @@ class Progress(NamedTuple):
 class Evaluator:
     """Judges placements of one problem under its machine model, and counts how often.
 
-    All passes share one set of arrays, so an evaluator is for one thread at a time.
+    All passes share one set of arrays, so an evaluator is for one thread at a time; ``scores``
+    takes threads of its own.
     """
 
     evaluations: int
@@ -61,6 +67,7 @@ class Evaluator:
         self.mean_order = priority_order(mean_rank(problem, self.tables))
         self._index_order = np.arange(problem.num_ops, dtype=np.int32)
         self.engine = engine_for(problem, self.tables)
+        self._engines = [self.engine]  # one a thread
         if not is_compiled_cache_present(*self.engine.compiled):
             _log.warning(
                 "first use of the %s simulator on this machine: compiling it takes some ten "
@@ -87,9 +94,41 @@ class Evaluator:
     def score(self, placement: Placement, rule: Rule | None = None) -> Score:
         """Return the score of ``placement`` under one rule, by default the first: one pass."""
         self.evaluations += 1
-        placement = np.require(placement, np.int32, ["C", "W"])
+        return self._judge(self.engine, placement, rule or self.rules[0])
+
+    def scores(
+        self, placements: Sequence[Placement], rule: Rule | None = None, *, threads: int = 0
+    ) -> list[Score]:
+        """Return the score of each placement under one rule, several at a time.
+
+        Args:
+            placements: Each of shape ``(num_ops,)``.
+            rule: By default the first.
+            threads: How many at a time; 0 for as many as this process has cores.
+        """
+        from dplace.simulator.engine import engine_for
+
         rule = rule or self.rules[0]
-        return self.engine.score(placement, rule, self.order(rule, placement))
+        count = min(threads or len(os.sched_getaffinity(0)), len(placements))
+        if count <= 1:
+            return [self.score(placement, rule) for placement in placements]
+        while len(self._engines) < count:
+            self._engines.append(engine_for(self.problem, self.tables))
+
+        def some(first: int) -> list[Score]:
+            return [
+                self._judge(self._engines[first], placement, rule)
+                for placement in placements[first::count]
+            ]
+
+        self.evaluations += len(placements)
+        with ThreadPoolExecutor(count) as pool:
+            rows = list(pool.map(some, range(count)))
+        return [rows[at % count][at // count] for at in range(len(placements))]
+
+    def _judge(self, engine: "Engine", placement: Placement, rule: Rule) -> Score:
+        placement = np.require(placement, np.int32, ["C", "W"])
+        return engine.score(placement, rule, self.order(rule, placement))
 
     def best_rule(
         self, placement: Placement, rules: Sequence[Rule] | None = None

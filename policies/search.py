@@ -154,7 +154,8 @@ def _best(
     """Return the best of the placements that differ, under the best of the rules."""
     differ = list({placement.tobytes(): placement for placement in placements}.values())
     # One rule tells well enough which are worth trying all of them.
-    first = sorted(differ, key=lambda placement: evaluator.score(placement, rules[0]))
+    scores = evaluator.scores(differ, rules[0])
+    first = [differ[at] for at in sorted(range(len(differ)), key=lambda at: scores[at])]
     found = [
         Candidate(*evaluator.best_rule(placement, rules), placement) for placement in first[:count]
     ]

@@ -12,8 +12,8 @@ from numba import njit
 
 __all__ = ["inlined", "inner", "is_compiled_cache_present", "kernel", "merged"]
 
-kernel = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
-"""Compile a function that Python calls."""
+kernel = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True, nogil=True)
+"""Compile a function that Python calls; other threads of Python run meanwhile."""
 
 _INSIDE = {
     "cache": True,
