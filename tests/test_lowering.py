@@ -242,3 +242,15 @@ def test_equal_questions_get_equal_answers() -> None:
     for one, other in zip(first, second, strict=True):
         for name in one:
             assert np.array_equal(one[name], other[name]), name
+
+
+def test_the_first_use_on_a_machine_says_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    problem = make_problem(make_graph(*chain(2)), make_cluster(2), [1.0, 1.0])
+    Evaluator(problem)
+    assert caplog.messages == []
+    monkeypatch.setattr("dplace.simulator.compiled.is_compiled_cache_present", lambda *_: False)
+    Evaluator(problem)
+    (line,) = caplog.messages
+    assert line.startswith("first use of the native simulator on this machine: compiling it takes")
