@@ -114,7 +114,9 @@ def measure_ops(
         InputError: onnxruntime wrote a profile that cannot be read.
     """
     effort = effort or Effort()
-    held = {name: value for name, (value, _) in _held(graph, feeds).items() if value is not None}
+    # What is held is read where it lies, so the arrays have to live as long as the runs.
+    held_arrays = {name: hold(feeds[name]) for name in graph.inputs if name in feeds}
+    held = {name: value for name, (value, _) in held_arrays.items() if value is not None}
     with pinned(device.core):
         plain = _session(graph.path, device, fixed_shapes, None)
         traced = _session(graph.path, device, fixed_shapes, folder / "profile")
@@ -142,10 +144,6 @@ def measure_ops(
     finally:
         file.unlink(missing_ok=True)
     return _op_times(graph, events, num_ops, log, overhead_s)
-
-
-def _held(graph: MeasuredGraph, feeds: Mapping[str, Value]) -> dict[str, tuple[Any, object]]:
-    return {name: hold(feeds[name]) for name in graph.inputs if name in feeds}
 
 
 @contextmanager

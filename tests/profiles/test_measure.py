@@ -1,6 +1,8 @@
 """Measuring ops: what the profiler adds is taken out, and real runs on small models."""
 
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from dplace.errors import ModelError
 from dplace.graph_io.optimise import OptimizeMode, optimise
 from dplace.graph_io.read import read_model
-from dplace.profiles import device_kind
+from dplace.profiles import device_kind, measure
 from dplace.profiles.measure import (
     SETTLE_RUNS,
     SETTLE_S,
@@ -25,6 +27,7 @@ from dplace.profiles.measure import (
 from dplace.profiles.probe import undisturbed
 from dplace.profiles.profiling import profile_model
 from dplace.profiles.store import ModelProfile
+from dplace.runtime.values import Held, Value, hold
 from tests.graph_io.models import parse
 
 QUICK = Effort(relative_error=0.5, min_runs=4, limit_s=2.0)
@@ -90,6 +93,7 @@ def profiled(
     folder: Path,
     mode: OptimizeMode = "native",
     dims: dict[str, int] | None = None,
+    inputs: dict[str, Value] | None = None,
 ) -> ModelProfile:
     """Return a profile of a model, quickly."""
     from dplace.graph_io.build import build_op_graph
@@ -106,6 +110,7 @@ def profiled(
         kind=device_kind("CPU"),
         dims=dims or {},
         folder=folder,
+        inputs=inputs,
         effort=QUICK,
     )
 
@@ -160,6 +165,31 @@ def test_the_time_of_a_body_is_its_loop_s_and_counts_once(tmp_path: Path) -> Non
     loop = next(op for op in found.ops if op.op_type == "Loop")
     assert len(found.ops) == 1
     assert loop.seconds == pytest.approx(found.call_s, abs=100e-6)
+
+
+def test_a_copy_that_an_input_needs_lives_as_long_as_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[weakref.ref[object]] = []
+    lived: list[bool] = []
+
+    def noted(value: Value) -> tuple[Held, object]:
+        held, owner = hold(value)
+        copies.append(weakref.ref(owner))
+        return held, owner
+
+    def settled(call: Callable[[], object]) -> int:
+        lived.append(all(copy() is not None for copy in copies))
+        return settle(call)
+
+    monkeypatch.setattr(measure, "hold", noted)
+    monkeypatch.setattr(measure, "settle", settled)
+    rows = np.arange(16).reshape(8, 2)[:, 0]  # with gaps, which onnxruntime cannot read
+    model = parse("g (float[16] x, int64[8] i) => (float[8] y) { y = Gather(x, i) }")
+    profiled(model, tmp_path, inputs={"i": rows})
+    assert copies
+    assert lived
+    assert all(lived)
 
 
 def test_a_model_that_does_not_run_is_named_as_the_fault(tmp_path: Path) -> None:
