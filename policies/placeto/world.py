@@ -143,9 +143,7 @@ class World:
         busy = np.zeros(num_devices, dtype=np.float32)
         full = np.zeros(num_devices, dtype=np.float32)
         if self._start_times and 0.0 < score.makespan_s < math.inf:
-            rule = evaluator.rules[0]
-            order = evaluator.order(rule, placement)
-            _, timeline = evaluator.engine.records(placement, rule, order)
+            _, timeline = evaluator.run(placement, evaluator.rules[0])
             length_s = timeline.makespan_s or 1.0
             first_s = np.full(num_groups, np.inf)
             np.minimum.at(first_s, self.group, timeline.op_start_s)

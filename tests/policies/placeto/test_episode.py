@@ -149,6 +149,7 @@ def test_wrong_orders_and_starts_are_refused() -> None:
     [
         ("placeto", "latency"),
         ("baechi", "latency"),
+        ("moirai", "latency"),
         ("independent", "latency"),
         ("native", "throughput"),
         ("dnn-partitioning", "latency"),
