@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.placement import allowed_devices, movable_units
-from dplace.policies.regions import edges
 from dplace.policies.transfer_times import mean_transfer_s
 from dplace.problem import Problem
 from dplace.schedule.rank import mean_seconds
@@ -95,11 +94,6 @@ class _Merging:
         graph = evaluator.problem.graph
         call_s = float(evaluator.tables.devices["overhead"].mean())
         value_s = mean_transfer_s(evaluator) + call_s
-        for source, target in edges(graph).tolist():
-            maker, reader = int(self._unit[source]), int(self._unit[target])
-            if maker != reader:
-                self._after[maker].add(reader)
-                self._before[reader].add(maker)
         read = np.repeat(np.arange(graph.num_values), np.diff(graph.consumer_offsets))
         made = graph.value_producer[read] >= 0
         rows = np.stack(
@@ -112,6 +106,8 @@ class _Merging:
         )
         for value, maker, reader in np.unique(rows, axis=0).tolist():
             if maker != reader:
+                self._after[maker].add(reader)
+                self._before[reader].add(maker)
                 times = self._transfer_s[maker]
                 times[reader] = times.get(reader, 0.0) + float(value_s[value])
 
@@ -213,7 +209,7 @@ class _Merging:
         stack = [(unit, level)]
         while stack:
             unit, level = stack.pop()
-            for member in self._in_circle[self._circle[unit]] | {unit}:
+            for member in self._in_circle[self._circle[unit]]:
                 self._level[member] = max(self._level[member], level)
                 stack += [
                     (reader, self._level[member] + 1)
@@ -250,7 +246,8 @@ def _weight_bytes(problem: Problem, unit: Int, num_units: int) -> NDArray[np.flo
 def _levels(after: list[set[int]]) -> tuple[list[int], list[int]]:
     """Return the level of each unit and the circle that it is in, often that of itself alone.
 
-    Levels rise along every edge between circles and are equal inside one.
+    Levels rise along every edge between circles and are equal inside one. No two circles share one:
+    then there is mostly room to lift a unit without lifting all behind it as well.
     """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
@@ -268,14 +265,13 @@ def _levels(after: list[set[int]]) -> tuple[list[int], list[int]]:
     for source, target in between.tolist():
         readers[source].append(target)
     level = [0] * count
-    ready = [index for index in range(count) if not waiting[index]]
-    while ready:
-        index = ready.pop()
+    order = [index for index in range(count) if not waiting[index]]
+    for place, index in enumerate(order):
+        level[index] = place
         for reader in readers[index]:
-            level[reader] = max(level[reader], level[index] + 1)
             waiting[reader] -= 1
             if not waiting[reader]:
-                ready.append(reader)
+                order.append(reader)
     return [level[c] for c in circle.tolist()], circle.tolist()
 
 
