@@ -1,8 +1,5 @@
 """``dplace compare``: policies side by side, on models and on cost graphs."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -23,7 +20,7 @@ from dplace.commands.options import (
     parse_dims,
     parse_pins,
 )
-from dplace.commands.terminal import say, warn, write, write_json, write_table
+from dplace.commands.terminal import progress_bar, say, warn, write, write_json, write_table
 from dplace.errors import UsageError
 
 __all__ = ["compare"]
@@ -131,21 +128,3 @@ def compare(
         write_table(comparison_table(comparison))
     if comparison.exit_code:
         raise typer.Exit(comparison.exit_code)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
-    """Yield what shows progress on standard error, or None where nobody looks at it."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task("starting", total=None)
-
-        def show(done: int, total: int, doing: str) -> None:
-            shown.update(bar, completed=done, total=total, description=doing)
-
-        yield show

@@ -1,5 +1,7 @@
 """``dplace place``: from a model and a cluster to a plan."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from dplace.commands.options import (
@@ -24,11 +26,14 @@ from dplace.commands.options import (
 )
 from dplace.commands.terminal import (
     INTERRUPTED,
-    search_progress,
+    progress_bar,
     warn,
     write_json,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from dplace.lowering import Progress
 
 __all__ = ["place"]
 
@@ -63,7 +68,7 @@ def place(
     source, dims, pins = check_model(model), parse_dims(dim), parse_pins(pin)
     import dplace.api
 
-    with search_progress() as progress:
+    with progress_bar() as show:
         answer = dplace.api.place(
             source,
             cluster=cluster,
@@ -79,7 +84,7 @@ def place(
             format=format,
             machine=machine,
             profiles=profile or (),
-            progress=progress,
+            progress=None if show is None else lambda now: show(*shown(now)),
         )
     warn(answer.warnings)
     if json:
@@ -90,3 +95,11 @@ def place(
         write_table(answer_table(answer))
     if answer.is_interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def shown(progress: "Progress") -> tuple[int, int, str]:
+    """Return how far a search is, of how much, and the best so far."""
+    from dplace.report.plain import time_text
+
+    best = time_text(progress.best_s)
+    return progress.evaluations, progress.expected, f"searching, best of this walk {best}"

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,9 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from dplace.lowering import Progress
-
-__all__ = ["INTERRUPTED", "say", "search_progress", "warn", "write", "write_json", "write_table"]
+__all__ = ["INTERRUPTED", "progress_bar", "say", "warn", "write", "write_json", "write_table"]
 
 INTERRUPTED = 130
 """What a shell reports for a tool that Ctrl-C ended: 128 + 2."""
@@ -75,38 +72,18 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 @contextmanager
-def search_progress() -> Iterator["Callable[[Progress], None] | None"]:
-    """Yield what shows how a search gets on, or None where nobody looks at standard error.
-
-    One line that is written over: the share of the budget, the best time and the time left.
-    """
+def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
+    """Yield what shows progress on standard error, or None where nobody looks at it."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    begun_s = time.monotonic()
-    shown_s = begun_s
-    first = 0
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def show(progress: "Progress") -> None:
-        nonlocal shown_s, first
-        from dplace.report.plain import time_text
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("starting", total=None)
 
-        now_s = time.monotonic()
-        first = first or progress.evaluations
-        if now_s - shown_s < 0.1:
-            return
-        shown_s = now_s
-        done = progress.evaluations - first
-        left = max(0, progress.expected - progress.evaluations)
-        left_s = (now_s - begun_s) * left / max(1, done)
-        share = progress.evaluations / max(1, progress.expected)
-        best = time_text(progress.best_s)
-        line = f"searching {min(share, 1.0):.0%}, best of this walk {best}, {left_s:.0f} s left"
-        sys.stderr.write(f"\r\033[K{line}")
-        sys.stderr.flush()
+        def show(done: int, total: int, doing: str) -> None:
+            shown.update(bar, completed=done, total=total, description=doing)
 
-    try:
         yield show
-    finally:
-        sys.stderr.write("\r\033[K")
-        sys.stderr.flush()
