@@ -45,8 +45,8 @@ def group_ops(evaluator: Evaluator, max_groups: int = MAX_GROUPS) -> Int:
 
     Args:
         evaluator: The problem.
-        max_groups: At most so many, unless ops that nothing connects or that may not share a device
-            leave more.
+        max_groups: At most so many, unless ops that nothing connects or that have no device in
+            common leave more.
 
     Raises:
         InputError: Some op can go nowhere.
@@ -77,7 +77,11 @@ class _Merging:
         self._most_work: float = LARGEST_SHARE * sum(self._work) / max_groups
         self._most_bytes: float = LARGEST_SHARE * sum(self._bytes) / max_groups
         _, heads = np.unique(self._unit, return_index=True)
-        self._allowed = [row.tobytes() for row in allowed_devices(problem)[heads]]
+        # A bit for each device.
+        self._allowed = [
+            int.from_bytes(row.tobytes())
+            for row in np.packbits(allowed_devices(problem)[heads], axis=1)
+        ]
         self._after: list[set[int]] = [set() for _ in range(num)]
         self._before: list[set[int]] = [set() for _ in range(num)]
         self._transfer_s: list[dict[int, float]] = [{} for _ in range(num)]
@@ -113,7 +117,7 @@ class _Merging:
 
     def run(self) -> None:
         """Merge until few enough are left, or nothing more can be merged."""
-        for limited in (True, False):
+        for is_strict in (True, False):
             queue = [
                 entry
                 for source, readers in enumerate(self._after)
@@ -125,7 +129,7 @@ class _Merging:
                 _, _, source, target, old, older = heappop(queue)
                 if self._version[source] != old or self._version[target] != older:
                     continue
-                if limited and self._is_large(source, target):
+                if is_strict and self._is_regrettable(source, target):
                     continue
                 if self._closes_circle(source, target):
                     continue
@@ -138,7 +142,7 @@ class _Merging:
 
     def _entry(self, source: int, target: int) -> tuple[float, float, int, int, int, int] | None:
         """Return an edge with what its merge may lose, the least first; None if it may not be."""
-        if self._allowed[source] != self._allowed[target]:
+        if not self._allowed[source] & self._allowed[target]:
             return None
         work = self._work[source], self._work[target]
         apart_s = self._transfer_s[source].get(target, 0.0)
@@ -148,10 +152,12 @@ class _Merging:
         loss = 0.0 if alone or inside else min(work) ** 2 / (min(work) + apart_s + 1e-30)
         return (loss, sum(work), source, target, self._version[source], self._version[target])
 
-    def _is_large(self, source: int, target: int) -> bool:
+    def _is_regrettable(self, source: int, target: int) -> bool:
+        """Return whether the two would be too large together, or have fewer devices to choose."""
         work = self._work[source] + self._work[target]
         size = self._bytes[source] + self._bytes[target]
-        return work > self._most_work or size > self._most_bytes
+        is_large = work > self._most_work or size > self._most_bytes
+        return is_large or self._allowed[source] != self._allowed[target]
 
     def _closes_circle(self, source: int, target: int) -> bool:
         """Return whether another way leads from ``source`` to ``target``."""
@@ -179,6 +185,7 @@ class _Merging:
         """Make ``target`` a part of ``source``."""
         self._left -= 1
         self._parent[target] = source
+        self._allowed[source] &= self._allowed[target]
         self._work[source] += self._work[target]
         self._bytes[source] += self._bytes[target]
         self._version[source] += 1

@@ -26,6 +26,14 @@ def circles(problem: Problem, group: NDArray[np.int32]) -> int:
     return len(left)
 
 
+def components(problem: Problem) -> int:
+    """Return how many parts of the graph nothing connects."""
+    part = list(range(problem.num_ops))
+    for source, target in edges(problem.graph).tolist():
+        part = [part[source] if at == part[target] else at for at in part]
+    return len(set(part))
+
+
 def with_colocation(problem: Problem, colocation: list[int]) -> Problem:
     graph = dataclasses.replace(problem.graph, colocation=np.array(colocation, dtype=np.int32))
     return dataclasses.replace(problem, graph=graph)
@@ -37,8 +45,7 @@ def test_groups_are_few_and_never_wait_in_a_circle(seed: int, max_groups: int) -
     problem = random_problem(np.random.default_rng(seed), 60, 2, window=9)
     group = group_ops(Evaluator(problem), max_groups)
     assert circles(problem, group) == 0
-    most = max(max_groups, 7)  # what nothing connects stays apart
-    assert int(group.max()) + 1 <= most
+    assert int(group.max()) + 1 == max(max_groups, components(problem))
     _, first = np.unique(group, return_index=True)
     assert (np.diff(first) > 0).all()
 
@@ -98,6 +105,21 @@ def test_what_may_not_share_a_device_stays_apart() -> None:
     problem = heavy_chain(6, 10**6, 2)
     pinned = dataclasses.replace(problem, pins=np.array([0, 0, 0, 1, 1, 1], dtype=np.int32))
     assert group_ops(Evaluator(pinned), 1).tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_ops_of_unlike_kernels_come_down_to_what_was_asked_for_too() -> None:
+    problem = heavy_chain(40, 10**6, 3)
+    seconds = problem.seconds.copy()
+    seconds[::2, 1] = seconds[1::2, 2] = np.inf
+    group = group_ops(Evaluator(dataclasses.replace(problem, seconds=seconds)), 5)
+    assert len(set(group.tolist())) == 5
+    for which in range(5):
+        assert np.isfinite(seconds[group == which]).all(axis=0).any()
+    # While there is a choice, no group has fewer devices than its ops.
+    mixed = problem.seconds.copy()
+    mixed[20:, 1] = np.inf
+    alike = group_ops(Evaluator(dataclasses.replace(problem, seconds=mixed)), 5)
+    assert not set(alike[:20].tolist()) & set(alike[20:].tolist())
 
 
 def test_weights_are_spread_over_groups_before_they_are_piled_up() -> None:
