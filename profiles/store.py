@@ -206,7 +206,7 @@ def read_profile(path: Path) -> ProfileFile:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: the profile is cut short or no JSON ({error}); make it anew with "
             "dplace profile"
@@ -220,7 +220,7 @@ def read_profile(path: Path) -> ProfileFile:
         raise InputError(f"{path}: expected a file that dplace profile wrote")
     if content.get("version") != VERSION:
         raise InputError(
-            f"{path}: is of format version {content.get('version')!r}, and this dplace reads "
+            f"{path}: is of format version {content.get('version')!r:.60}, and this dplace reads "
             f"{VERSION}; make it anew with dplace profile"
         )
     try:

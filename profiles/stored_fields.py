@@ -1,12 +1,14 @@
 """Fields of a stored profile, each checked as it is read."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from dplace.errors import InputError
 
 __all__ = ["Fields", "as_list", "as_mapping"]
+
+LARGEST = 1e18
+"""Above all times, sizes and rates; sums and ratios of such numbers stay finite."""
 
 
 class Fields:
@@ -16,7 +18,7 @@ class Fields:
         self.where = where
         self.content = as_mapping(content, where)
 
-    def get(self, name: str) -> object:
+    def get(self, name: str) -> Any:
         """Return a field.
 
         Raises:
@@ -44,21 +46,26 @@ class Fields:
             InputError: It is missing or none.
         """
         value = as_list(self.content, name)
-        return tuple(str(item) for item in value)
+        if not all(isinstance(item, str) for item in value):
+            raise InputError(f"{self.where}.{name}: expected texts, got {value!r:.60}")
+        return tuple(value)
 
     def number(self, name: str, *, above: bool = False) -> float:
-        """Return a finite number of at least 0, or above 0.
+        """Return a number of at least 0, or above 0, and no larger than ``LARGEST``.
 
         Raises:
             InputError: It is missing or none.
         """
         value = self.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            number = float(value)
-            if math.isfinite(number) and (number > 0 if above else number >= 0):
-                return number
+        lowest = 1 / LARGEST if above else 0
+        # Compared before it is a float: JSON's whole numbers may be larger than any float.
+        if type(value) in (int, float) and lowest <= value <= LARGEST:
+            return float(value)
         least = "above 0" if above else "of at least 0"
-        raise InputError(f"{self.where}.{name}: expected a number {least}, got {value!r:.60}")
+        raise InputError(
+            f"{self.where}.{name}: expected a number {least}, {LARGEST:.0e} at most, got "
+            f"{value!r:.60}"
+        )
 
 
 def as_list(content: Mapping[str, Any], name: str) -> list[Any]:

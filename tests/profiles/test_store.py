@@ -119,7 +119,27 @@ def test_what_is_no_profile_is_refused_by_name(
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["fast", -1, None, True, float("nan"), float("inf")])
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "\xff"])
+def test_what_json_cannot_be_read_from_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"a\.json: the profile is cut short or no JSON"):
+        read_profile(path)
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_profile(ProfileFile(models=(model_profile(op_time()),)), path)
+    content = json.loads(path.read_text())
+    content["models"][0]["ops"][0]["inputs"] = ["float[4]", None]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"ops\.inputs: expected texts, got \['float\[4\]', None"):
+        read_profile(path)
+
+
+@pytest.mark.parametrize(
+    "value", ["fast", -1, None, True, float("nan"), float("inf"), 1e19, 10**400, 10**4000]
+)
 def test_a_time_that_is_none_is_refused(tmp_path: Path, value: object) -> None:
     path = tmp_path / "a.json"
     write_profile(ProfileFile(models=(model_profile(op_time()),)), path)
@@ -130,9 +150,10 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, value: object) -> None:
         read_profile(path)
 
 
-def test_a_bandwidth_of_nothing_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", [0.0, 5e-324])
+def test_a_bandwidth_of_nothing_is_refused(tmp_path: Path, rate: float) -> None:
     path = tmp_path / "a.json"
-    write_profile(ProfileFile(links=(links(bytes_per_s=0.0),)), path)
+    write_profile(ProfileFile(links=(links(bytes_per_s=rate),)), path)
     with pytest.raises(InputError, match=r"links\.bytes_per_s: expected a number above 0"):
         read_profile(path)
 
