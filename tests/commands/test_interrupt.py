@@ -90,6 +90,7 @@ def test_a_search_shows_how_it_gets_on_and_ends_at_ctrl_c(graph: Path, tmp_path:
     while rest := _read(here):
         shown += rest
     os.close(here)
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)  # colours and moves of the cursor
     assert re.search(
         r"searching, best of this walk [\d.]+ ms .* +\d+% (-:--:--|\d+:\d\d:\d\d)", shown
     )
