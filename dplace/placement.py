@@ -4,6 +4,8 @@ A placement is a plain array of shape ``(num_ops,)``. It must put each op on a d
 it, follow the pins, keep co-located ops together and fit in memory.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +13,11 @@ from dplace.errors import InputError, MemoryLimitError
 from dplace.problem import Problem
 
 __all__ = [
+    "Counted",
     "allowed_devices",
     "check_placement",
+    "counted_bytes",
+    "fitting_devices",
     "memory_overflow",
     "movable_units",
     "repair",
@@ -63,6 +68,47 @@ def allowed_devices(problem: Problem) -> NDArray[np.bool_]:
     for op in np.flatnonzero(~together[unit].any(axis=1)):
         raise InputError(_why_nowhere(problem, np.flatnonzero(unit == unit[op])))
     return together[unit]
+
+
+class Counted(NamedTuple):
+    """The bytes that count against a device's memory, by the rules of a machine."""
+
+    weights: NDArray[np.int64]
+    """Shape ``(num_weights,)``: of each weight, once on each device with an op that reads it."""
+    values: NDArray[np.int64]
+    """Shape ``(num_values,)``: of each value, on the device that makes it."""
+    copies: NDArray[np.int64]
+    """The same, on a device that it was sent to."""
+
+
+def counted_bytes(problem: Problem) -> Counted:
+    """Return what counts against memory; see docs/machine-models.md."""
+    graph, machine = problem.graph, problem.machine
+    weights, values = graph.weight_bytes, graph.value_bytes
+    return Counted(
+        weights=weights * (machine not in ("placeto", "independent")),
+        values=values * (machine in ("native", "baechi", "placeto")),
+        copies=values * (machine == "native"),
+    )
+
+
+def fitting_devices(problem: Problem) -> NDArray[np.bool_]:
+    """Return where each op may go and the weights of its unit fit; co-located ops have equal rows.
+
+    Where that would leave nothing, there is no answer, and the rows are those of
+    ``allowed_devices``.
+    """
+    from dplace.simulator.engine import capacity
+
+    graph, allowed = problem.graph, allowed_devices(problem)
+    unit = movable_units(problem)
+    ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
+    num_weights = max(1, len(graph.weight_bytes))
+    held = np.unique(unit[ops].astype(np.int64) * num_weights + graph.op_weights)
+    weights = counted_bytes(problem).weights[held % num_weights]
+    size = np.bincount(held // num_weights, weights=weights, minlength=len(unit))
+    fits = allowed & (size[unit][:, None] <= capacity(problem))
+    return np.where(fits.any(axis=1, keepdims=True), fits, allowed)
 
 
 def _why_nowhere(problem: Problem, ops: NDArray[np.intp]) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator
-from dplace.placement import allowed_devices, movable_units, repair
+from dplace.placement import allowed_devices, counted_bytes, movable_units, repair
 from dplace.policies.busy import Busy, first_gap_of_both
 from dplace.policies.transfer_times import given_transfer_s, mean_transfer_s
 
@@ -54,7 +54,10 @@ class ListSchedule:
         for op, index in enumerate(group.tolist()):
             self._ops[index].append(op)
         self._read_values()
-        self._weight_bytes: list[int] = graph.weight_bytes.tolist()
+        counted = counted_bytes(problem)
+        self._weight_bytes: list[int] = counted.weights.tolist()
+        self._made_bytes: list[int] = counted.values.tolist()
+        self._copy_bytes: list[int] = counted.copies.tolist()
         self._value_bytes: list[int] = graph.value_bytes.tolist()
         links, devices = evaluator.tables.links, evaluator.tables.devices
         self.overhead_s: list[float] = devices["overhead"].tolist()
@@ -65,7 +68,7 @@ class ListSchedule:
         self._given_s = given_transfer_s(problem)
         self._mean_transfer_s = mean_transfer_s(evaluator)
         self._read_channels(links["channel_a"].tolist(), links["channel_b"].tolist())
-        self._capacity = [int(device.memory_bytes * (1.0 - room)) for device in cluster.devices]
+        self._capacity = [int(size * (1.0 - room)) for size in evaluator.engine.capacity.tolist()]
         self._used = [0] * self.num_devices
         self._held: list[set[int]] = [set() for _ in range(self.num_devices)]
         self._is_tight = evaluator.is_memory_tight
@@ -230,9 +233,9 @@ class ListSchedule:
     def _need(self, index: int, device: int) -> int:
         """Return the bytes that a group adds to what ``device`` holds when it runs."""
         weights = sum(self._weight_bytes[w] for w in self._weights(index) - self._held[device])
-        made = sum(self._value_bytes[value] for value in self.makes[index])
+        made = sum(self._made_bytes[value] for value in self.makes[index])
         read = sum(
-            self._value_bytes[value]
+            self._copy_bytes[value]
             for value in self.reads[index]
             if self._maker[value] >= 0 and self.device[self._maker[value]] != device
         )
@@ -255,11 +258,11 @@ class ListSchedule:
         self._used[device] += sum(self._weight_bytes[weight] for weight in weights)
         for value in self.makes[index]:
             if self._readers[value]:
-                self._used[device] += self._value_bytes[value]
+                self._used[device] += self._made_bytes[value]
         for value in self.reads[index]:
             self._unread[value] -= 1
             if not self._unread[value] and self._maker[value] >= 0:
-                self._used[self.device[self._maker[value]]] -= self._value_bytes[value]
+                self._used[self.device[self._maker[value]]] -= self._made_bytes[value]
 
     def placement(self) -> NDArray[np.int32]:
         """Return the device of each op, shape ``(num_ops,)``."""

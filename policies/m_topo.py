@@ -41,11 +41,7 @@ def fill(units: Units, room: float) -> NDArray[np.int32]:
         MemoryLimitError: The weights of a unit fit on no device that it may go to.
     """
     problem = units.problem
-    graph, num_devices = problem.graph, problem.num_devices
-    made = [
-        sum(int(graph.value_bytes[graph.outputs_of(op)].sum()) for op in row)
-        for row in units.members
-    ]
+    num_devices, made = problem.num_devices, units.made
     largest = max((a + b for a, b in zip(units.bytes, made, strict=True)), default=0)
     read = set[int]().union(*units.weights)
     share = (sum(units.sizes[weight] for weight in read) + sum(made)) / num_devices + largest

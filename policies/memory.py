@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator, Score
-from dplace.placement import allowed_devices, movable_units, size_in_words
+from dplace.placement import counted_bytes, fitting_devices, movable_units, size_in_words
 from dplace.problem import Problem
+from dplace.simulator.engine import capacity
 
 __all__ = ["ROOM_FOR_VALUES", "Units", "first_that_fits", "no_room"]
 
@@ -56,17 +57,14 @@ def no_room(
         score: Of the best placement that was found, if any.
         overflow: Shape ``(num_devices,)``: by how much that one does not fit.
     """
-    cluster, graph = problem.cluster, problem.graph
-    capacity = np.array([device.memory_bytes for device in cluster.devices])
-    weights = int(graph.weight_bytes.sum())
-    total = int(capacity.sum())
+    cluster, graph, units = problem.cluster, problem.graph, Units(problem)
+    weights, total = sum(units.sizes), sum(units.capacity)
     if weights > total:
         return MemoryLimitError(
             f"{graph.name}: weights take {size_in_words(weights)}, all of {cluster.spec} has "
             f"{size_in_words(total)}; {size_in_words(weights - total)} missing"
         )
-    units = Units(problem)
-    room = np.where(units.allowed, capacity, 0).max(axis=1)  # (num_units,)
+    room = np.where(units.allowed, units.capacity, 0).max(axis=1)  # (num_units,)
     lacking = units.least_bytes - room
     worst = int(lacking.argmax())
     if lacking[worst] > 0:
@@ -79,7 +77,7 @@ def no_room(
     if score is None or overflow is None:
         return MemoryLimitError(
             f"{graph.name}: no way found to spread {size_in_words(weights)} of weights over "
-            f"{cluster.spec} ({size_in_words(total)})"
+            f"{cluster.spec}"
         )
     device = int(overflow.argmax())
     return MemoryLimitError(
@@ -90,31 +88,34 @@ def no_room(
 
 
 class Units:
-    """Co-located ops as one, in the order of the graph, with their weights."""
+    """Co-located ops as one, in the order of the graph, with what they hold in memory."""
 
     def __init__(self, problem: Problem) -> None:
-        graph = problem.graph
+        graph, counted = problem.graph, counted_bytes(problem)
         self.problem = problem
         self.unit = movable_units(problem)
         num_units = int(self.unit.max(initial=-1)) + 1
         self.members: list[list[int]] = [[] for _ in range(num_units)]
         for op, unit in enumerate(self.unit.tolist()):
             self.members[unit].append(op)
-        self.allowed = allowed_devices(problem)[[row[0] for row in self.members]]
-        sizes = graph.weight_bytes.tolist()
-        self.sizes: list[int] = sizes
+        self.allowed = fitting_devices(problem)[[row[0] for row in self.members]]
+        self.sizes: list[int] = counted.weights.tolist()
         self.weights = [
             {int(weight) for op in row for weight in graph.weights_of(op)} for row in self.members
         ]
-        self.bytes = [sum(sizes[weight] for weight in row) for row in self.weights]
+        self.bytes = [sum(self.sizes[weight] for weight in row) for row in self.weights]
         # What an op reads and makes is in memory with its weights while it runs.
         values = [
             max(
-                int(graph.value_bytes[graph.inputs_of(op)].sum())
-                + int(graph.value_bytes[graph.outputs_of(op)].sum())
+                int(counted.copies[graph.inputs_of(op)].sum())
+                + int(counted.values[graph.outputs_of(op)].sum())
                 for op in row
             )
             for row in self.members
         ]
         self.least_bytes = np.array(self.bytes, dtype=np.int64) + np.array(values, np.int64)
-        self.capacity = [device.memory_bytes for device in problem.cluster.devices]
+        self.made = [
+            sum(int(counted.values[graph.outputs_of(op)].sum()) for op in row)
+            for row in self.members
+        ]
+        self.capacity: list[int] = capacity(problem).tolist()

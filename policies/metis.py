@@ -87,7 +87,7 @@ def weighted_graph(evaluator: Evaluator, units: Units) -> WeightedGraph:
     if not work.any():
         work += 1.0
     size = np.array(units.bytes, dtype=np.float64)
-    capacity = np.array(units.capacity, dtype=np.float64)
+    capacity = np.minimum(units.capacity, size.sum())
     idle = np.stack([_idle(_speeds(problem), work), _idle(capacity, size)], axis=1)
     forced = np.where(units.allowed.sum(axis=1) == 1, units.allowed.argmax(axis=1), -1)
     # Vertices are numbered free units first, then devices that have anything to say.

@@ -33,9 +33,9 @@ from dplace.bounds.blocks import blocks_bound_s
 from dplace.bounds.chain import edges_of
 from dplace.bounds.forks import alone_s, are_connected, crossing_bound_s, forks_bound_s
 from dplace.bounds.stream import pieces_bound_s
-from dplace.bounds.units import Units, by_unit, fitting_devices, room_of
+from dplace.bounds.units import Units, by_unit, room_of
 from dplace.bounds.work import counting_bound_s, spread_work
-from dplace.placement import allowed_devices
+from dplace.placement import allowed_devices, fitting_devices
 from dplace.problem import Problem
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def bounds_by_argument(problem: Problem, tables: "Tables | None" = None) -> dict
         from dplace.simulator.tables import tabulate
 
         tables = tabulate(problem)
-    allowed = fitting_devices(problem, allowed_devices(problem))
+    allowed = fitting_devices(problem)
     is_stream = problem.objective == "throughput"
     if problem.machine != "dnn-partitioning":
         return _by_ops(problem, tables, allowed, is_stream=is_stream)

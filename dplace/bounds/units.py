@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.placement import movable_units
+from dplace.placement import counted_bytes, movable_units
 from dplace.problem import Problem
 
-__all__ = ["Units", "by_unit", "fitting_devices", "op_bytes", "room_of"]
+__all__ = ["Units", "by_unit", "op_bytes", "room_of"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -45,33 +45,14 @@ def op_bytes(problem: Problem) -> Float:
     graph = problem.graph
     ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
     readers = np.bincount(graph.op_weights, minlength=len(graph.weight_bytes))
-    shares = graph.weight_bytes[graph.op_weights] / readers[graph.op_weights]
+    shares = counted_bytes(problem).weights[graph.op_weights] / readers[graph.op_weights]
     size = np.zeros(graph.num_ops)
     np.add.at(size, ops, shares)
     return size
 
 
 def room_of(problem: Problem) -> Float:
-    """Return the bytes of weights that each device can hold; ``inf`` where they do not count."""
+    """Return the bytes of weights that each device can hold, shape ``(num_devices,)``."""
     from dplace.simulator.engine import capacity
 
-    if problem.machine in ("placeto", "independent"):
-        return np.full(problem.num_devices, np.inf)
     return capacity(problem).astype(np.float64)
-
-
-def fitting_devices(problem: Problem, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return where each op may go and the weights of its unit fit.
-
-    Rows where nothing would be left stay as they are: then there is no answer to bound.
-    """
-    graph = problem.graph
-    unit = movable_units(problem)
-    ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
-    num_weights = max(1, len(graph.weight_bytes))
-    held = np.unique(unit[ops].astype(np.int64) * num_weights + graph.op_weights)
-    size = np.bincount(
-        held // num_weights, weights=graph.weight_bytes[held % num_weights], minlength=len(unit)
-    )
-    fits = allowed & (size[unit][:, None] <= room_of(problem))
-    return np.where(fits.any(axis=1, keepdims=True), fits, allowed)
