@@ -48,6 +48,9 @@ NUM_MEMBERS = 32
 
 NUM_TEST = 8
 
+LARGEST_SIZE = 1000.0
+"""Weights grow with the square of the size, so here no member fits in an ONNX file any more."""
+
 SplitName = Literal["train", "test", "all"]
 
 
@@ -111,6 +114,8 @@ def generate(
         raise InputError(f"count must be at least 1, got {count}")
     if not (math.isfinite(size) and size > 0):
         raise InputError(f"size must be above 0 and finite, got {size}")
+    if size > LARGEST_SIZE:
+        raise InputError(f"size must be at most {LARGEST_SIZE:g}, got {size:g}; use a smaller size")
     if split is None:
         return _members(family, range(1 if count is None else count), seed, size)
     indices = _indices(family, seed, split)

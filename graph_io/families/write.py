@@ -25,8 +25,9 @@ def write_family(
 ) -> Iterator[Path]:
     """Write members of a family to ``out/<name>.onnx`` and yield each path once it is there.
 
-    The folder is made if it is missing; a file of the same name is replaced. Each file is
-    written beside its place and renamed, so whoever looks sees a whole model or none.
+    The folder is made if it is missing, once there is a model to write; a file of the same name
+    is replaced. Each file is written beside its place and renamed, so whoever looks sees a whole
+    model or none.
 
     Args:
         family: one of ``FAMILIES``.
@@ -42,12 +43,12 @@ def write_family(
 
 
 def _write(members: Iterator[tuple[str, onnx.ModelProto]], out: Path) -> Iterator[Path]:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be made a folder: {error.strerror}") from error
     for name, model in members:
         path = out / f"{name}.onnx"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{out}: cannot be made a folder: {error.strerror}") from error
         try:
             with new_file(path) as file:
                 file.write(model.SerializeToString(deterministic=True))

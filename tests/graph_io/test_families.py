@@ -97,9 +97,12 @@ def test_size_scales_the_weights(family: str) -> None:
     assert small.ByteSize() < member(family, 0).ByteSize() / 3
 
 
-def test_a_size_that_no_onnx_file_can_hold_is_refused_at_once() -> None:
+def test_a_size_that_no_onnx_file_can_hold_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="use a smaller size"):
         next(generate("transformer", count=1, seed=0, size=1000.0))
+    with pytest.raises(InputError, match="use a smaller size"):
+        list(write_family("transformer", tmp_path / "out", count=1, seed=0, size=1000.0))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("size", [0.25, 1.0])
@@ -198,6 +201,7 @@ def test_an_unknown_family_names_the_near_ones() -> None:
         (1, -1, 1.0, "seed must be at least 0, got -1"),
         (1, 0, 0.0, "size must be above 0 and finite, got 0.0"),
         (1, 0, float("nan"), "size must be above 0 and finite, got nan"),
+        (1, 0, 1e200, "size must be at most 1000, got 1e\\+200"),
     ],
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_written(
