@@ -7,6 +7,7 @@ has all. So a message takes a round trip and the time of its bytes.
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -29,19 +30,30 @@ ROUNDS = 20
 CHUNK = 2**20
 
 
-def answer_network(address: str, *, wait_s: float | None = None) -> None:
+def answer_network(
+    address: str,
+    *,
+    wait_s: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> None:
     """Answer at ``ADDRESS:PORT`` until the one machine that connects has measured.
 
     Args:
         wait_s: How long to wait for it; None for ever.
+        progress: Told where it waits, once another machine can connect.
 
     Raises:
         InputError: The address cannot be listened at, or the other side says something else.
     """
     host, port = _address(address, "--listen")
     try:
-        with socket.create_server((host, port)) as server:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family) as server:
             server.settimeout(wait_s)
+            if progress is not None:
+                # The port is another one than asked for where that was 0.
+                place = f"{address.rpartition(':')[0]}:{server.getsockname()[1]}"
+                progress(f"waiting at {place} for dplace profile --links --connect {place}")
             connection, _ = server.accept()
             with connection:
                 _prepare(connection)
@@ -135,7 +147,13 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 def _address(text: str, option: str) -> tuple[str, int]:
     """Return host and port of ``ADDRESS:PORT``; an IPv6 address may stand in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")  # as a socket does, which says no more than that
+        is_address = bool(host) and port.isdecimal() and int(port) <= 65535
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise UsageError(f"{option} {text}: expected ADDRESS:PORT, as in 10.0.0.2:5000")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host, int(port)

@@ -1,5 +1,8 @@
 """Measured hand-overs: the line through them, and real ones between two threads."""
 
+import queue
+import re
+import socket
 import threading
 
 import numpy as np
@@ -61,28 +64,42 @@ def test_only_hand_overs_between_cpus_are_measured() -> None:
 
 def free_port() -> int:
     """Return a port that nobody listens at."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
 
 
-def test_the_network_between_two_addresses() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    other = threading.Thread(target=answer_network, args=(address,), kwargs={"wait_s": 10.0})
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_the_network_between_two_addresses(host: str) -> None:
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("needs IPv6")
+    said: queue.Queue[str] = queue.Queue()
+    other = threading.Thread(
+        target=answer_network,
+        args=(f"{host}:0",),
+        kwargs={"wait_s": 10.0, "progress": said.put},
+    )
     other.start()
-    for _ in range(100):
-        try:
-            found, _ = measure_network(address, device_kind("CPU"))
-            break
-        except InputError:
-            threading.Event().wait(0.02)
+    waiting = re.fullmatch(
+        r"waiting at (.+) for dplace profile --links --connect (.+)", said.get(timeout=10)
+    )
+    assert waiting is not None
+    assert waiting[1] == waiting[2] != f"{host}:0"
+    found, _ = measure_network(waiting[1], device_kind("CPU"))
     other.join(timeout=10)
     assert not other.is_alive()
     assert found.between == "hosts"
     assert 0 < found.latency_s < 0.01
     assert found.bytes_per_s > 1e7
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine can talk to itself by IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 def test_an_address_where_nobody_listens_is_named() -> None:
@@ -96,7 +113,10 @@ def test_an_address_that_cannot_be_listened_at_is_named() -> None:
         answer_network("203.0.113.1:5000")
 
 
-@pytest.mark.parametrize("address", ["here", "10.0.0.2", "10.0.0.2:", ":5000", "a:70000", "a:x"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "here", "10.0.0.2", "10.0.0.2:", ":5000", "[]:5000", "a:70000", "a:x", "..:5000"],
+)
 def test_an_address_needs_a_host_and_a_port(address: str) -> None:
-    with pytest.raises(UsageError, match=f"--connect {address}: expected ADDRESS:PORT"):
+    with pytest.raises(UsageError, match=re.escape(f"--connect {address}: expected ADDRESS:PORT")):
         measure_network(address, device_kind("CPU"))
