@@ -75,7 +75,12 @@ Connect = Annotated[
 ]
 
 
+OF_MODELS = ("dim", "optimize", "opt_level", "inputs", "seed", "limit")
+"""Parameters that say how a model is measured."""
+
+
 def profile(
+    context: typer.Context,
     models: Models = None,
     device: DeviceKind = "CPU",
     dim: Dim = None,
@@ -102,16 +107,22 @@ def profile(
     sources, dims = [check_model(model) for model in models or ()], parse_dims(dim)
     if links and sources:
         raise UsageError("--links and MODEL: give one of them")
-    if (listen or connect) and not links:
+    if links:
+        for name in OF_MODELS:
+            source = context.get_parameter_source(name)
+            if source is not None and source.name != "DEFAULT":
+                option = "--" + name.replace("_", "-")
+                raise UsageError(f"--links and {option}: {option} says how a MODEL is measured")
+    elif listen is not None or connect is not None:
         raise UsageError("--listen and --connect go with --links")
-    if not links and not sources:
+    elif not sources:
         raise UsageError("expected a MODEL to measure, or --links")
     import dplace.api
 
     if links:
-        if listen:
-            say(f"waiting at {listen} for dplace profile --links --connect")
-        report = dplace.api.profile_links(device=device, out=out, listen=listen, connect=connect)
+        report = dplace.api.profile_links(
+            device=device, out=out, listen=listen, connect=connect, progress=say
+        )
     else:
         report = dplace.api.profile(
             sources,

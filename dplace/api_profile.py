@@ -41,7 +41,6 @@ def profile(
     inputs: Path | Mapping[str, Value] | None = None,
     seed: int = 0,
     limit_s: float = 20.0,
-    progress: Callable[[str], None] | None = None,
 ) -> ProfileReport:
     """Measure the ops of models on a device of this machine, and store the times.
 
@@ -54,7 +53,6 @@ def profile(
         opt_level: onnxruntime's graph optimization level, as for ``place``.
         inputs: An .npz file, or values by name; other inputs are drawn from ``seed``.
         limit_s: Seconds to measure a model for at most; it takes fewer if its times are sure.
-        progress: Called with the name of each model before it is measured.
 
     Raises:
         InputError: A model, a dimension or an input cannot be used, the device is not here, or
@@ -75,8 +73,6 @@ def profile(
     warnings: list[str] = []
     for model in models:
         started_s = time.perf_counter()
-        if progress is not None:
-            progress(model if isinstance(model, str) else str(getattr(model, "name", "model")))
         made, notes = _measure(
             model, kind, dims or {}, optimize, opt_level, values, seed=seed, limit_s=limit_s
         )
@@ -100,6 +96,7 @@ def profile_links(
     out: Path | str | None = None,
     listen: str | None = None,
     connect: str | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> ProfileReport:
     """Measure what calls cost, and handing values from one device of this machine to another.
 
@@ -108,11 +105,12 @@ def profile_links(
         out: A file for the figures; None stores them in the user's data folder.
         listen: ``ADDRESS:PORT`` to answer at, once, for another machine to measure the network.
         connect: ``ADDRESS:PORT`` of a machine that listens; measures the network to it.
+        progress: Told where it waits for another machine.
 
     Raises:
         InputError: The device is not here, the other machine cannot be reached, or ``out`` cannot
             be written.
-        UsageError: Both ``listen`` and ``connect``.
+        UsageError: ``listen`` together with ``connect``, or with ``out``.
     """
     from dplace.profiles.links import measure_links
     from dplace.profiles.machine import local_kind
@@ -121,12 +119,14 @@ def profile_links(
 
     if listen is not None and connect is not None:
         raise UsageError("--listen and --connect: one machine listens, the other one connects")
+    if listen is not None and out is not None:
+        raise UsageError("--listen and --out: the machine that connects writes the figures")
     kind = local_kind(device)
     target = _checked_target(out)
     if listen is not None:
-        answer_network(listen)
+        answer_network(listen, progress=progress)
         return ProfileReport()
-    found, warnings = measure_network(connect, kind) if connect else measure_links(kind)
+    found, warnings = measure_links(kind) if connect is None else measure_network(connect, kind)
     path = target or default_path(found)
     write_profile(ProfileFile(links=(found,)), path)
     return ProfileReport(links=_reported_links(found, path), warnings=warnings)

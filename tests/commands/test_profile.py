@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dplace.commands.terminal import say
 from dplace.errors import InputError
 from dplace.profiles.store import read_profile
 from dplace.report.profile import (
@@ -113,6 +114,7 @@ def test_links(dplace: Dplace, record: Record) -> None:
                 "out": Path("l.json"),
                 "listen": None,
                 "connect": "10.0.0.2:5000",
+                "progress": say,
             },
         )
     ]
@@ -184,13 +186,29 @@ def test_json(dplace: Dplace, record: Record) -> None:
         ("a.onnx", "--connect", "10.0.0.2:5000"),
         ("--listen", "10.0.0.2:5000"),
         ("--links", "--listen", "10.0.0.2:5000", "--connect", "10.0.0.2:5000"),
+        ("--links", "--listen", "10.0.0.2:5000", "-o", "l.json"),
+        ("--links", "--connect", ""),
         ("a.onnx", "--limit", "-1"),
+        ("--links", "--dim", "n=2"),
+        ("--links", "--opt-level", "all"),
+        ("--links", "--limit", "20"),
     ],
 )
 def test_options_that_do_not_go_together(dplace: Dplace, arguments: tuple[str, ...]) -> None:
     result = dplace("profile", *arguments)
     assert result.code == 2
     assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--listen", "nonsense"), ("--listen", "127.0.0.1:0", "--device", "abacus")]
+)
+def test_nobody_is_waited_for_before_the_options_are_right(
+    dplace: Dplace, arguments: tuple[str, ...]
+) -> None:
+    result = dplace("profile", "--links", *arguments)
+    assert result.err.startswith("dplace: error: ")
+    assert result.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
