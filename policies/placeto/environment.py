@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.grouping import MAX_GROUPS
 from dplace.policies.placeto.episode import Episode, EpisodeRules
@@ -105,19 +106,32 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         Args:
             seed: Of random orders and starts.
             options: ``order``, every group once, and ``start``, a device for each group.
+
+        Raises:
+            UsageError: Options of other names, or not of that kind.
         """
         super().reset(seed=seed)
         if seed is not None:
             self._episode = Episode(self.world, self._rules, rng=self.np_random)
         given = {name: np.asarray(array) for name, array in (options or {}).items()}
+        if unknown := sorted(given.keys() - {"order", "start"}):
+            raise UsageError(f"options: expected order or start, got {', '.join(unknown)}")
         self._episode.reset(**given)
         return self._observation(), self._info()
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Put the current group on a device."""
+        """Put the current group on a device.
+
+        Raises:
+            UsageError: There is no such device, or the episode is over.
+        """
         episode = self._episode
-        state = episode.state
-        device = int(action) if episode.mask[int(action)] else int(state.placement[state.current])
+        if not self.action_space.contains(action):
+            last = self.world.num_devices - 1
+            raise UsageError(f"action: expected a device from 0 to {last}, got {action!r}")
+        device = int(action)
+        if not episode.mask[device]:
+            device = int(episode.state.placement[episode.current])
         reward = episode.step(device)
         return self._observation(), reward, episode.is_over, False, self._info()
 

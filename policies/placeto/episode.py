@@ -89,23 +89,31 @@ class Episode:
             start: Shape ``(num_groups,)``: the first placement; by default as the rules say.
 
         Raises:
-            UsageError: ``order`` is not every group once, or ``start`` puts one where it may not
-                be.
+            UsageError: ``order`` is not every group once, ``start`` not a device for each, or one
+                where a group may not be.
         """
         world = self.world
+        every = np.arange(world.num_groups)
         if order is None:
             order = self._topological
             if self.rules.order == "random":
                 order = self._rng.permutation(world.num_groups)
-        elif sorted(order.tolist()) != list(range(world.num_groups)):
+        elif not np.array_equal(np.sort(order, axis=None), every) or order.ndim != 1:
             raise UsageError(f"order: expected each of {world.num_groups} groups once")
         if start is None:
             start = world.single if self.rules.start == "single" else world.random(self._rng)
-        elif not world.graph.allowed[np.arange(world.num_groups), start].all():
-            raise UsageError("start: some group is on a device that it may not go to")
-        self.order = order
+        else:
+            if start.shape != every.shape or not np.isin(start, range(world.num_devices)).all():
+                raise UsageError(
+                    f"start: expected for each of {world.num_groups} groups a device from 0 to "
+                    f"{world.num_devices - 1}"
+                )
+            start = start.astype(np.int32)
+            if not world.graph.allowed[every, start].all():
+                raise UsageError("start: some group is on a device that it may not go to")
+        self.order = order.astype(np.int64)
         self.step_index = 0
-        self._placement = start.astype(np.int32)
+        self._placement = start.copy()
         self._visited = np.zeros(world.num_groups, dtype=np.bool_)
         self._outcome = self._first = world.outcome(self._placement)
         self._note()
@@ -117,17 +125,19 @@ class Episode:
         return self.step_index == self.world.num_groups
 
     @property
+    def current(self) -> int:
+        """Return the group whose device is to be chosen; after the end, the last one."""
+        return int(self.order[min(self.step_index, self.world.num_groups - 1)])
+
+    @property
     def state(self) -> State:
-        """Return what the policy sees now; after the end, the last group is still current."""
-        index = min(self.step_index, self.world.num_groups - 1)
-        return State(
-            self._placement.copy(), self._visited.copy(), int(self.order[index]), self._outcome
-        )
+        """Return what the policy sees now."""
+        return State(self._placement.copy(), self._visited.copy(), self.current, self._outcome)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
         """Return which devices the current group may go to, shape ``(num_devices,)``."""
-        mask: NDArray[np.bool_] = self.world.graph.allowed[self.state.current]
+        mask: NDArray[np.bool_] = self.world.graph.allowed[self.current]
         return mask
 
     def step(self, device: int) -> float:
@@ -138,9 +148,8 @@ class Episode:
         """
         if self.is_over:
             raise UsageError("the episode is over; reset it")
-        current = int(self.order[self.step_index])
-        row = self.world.graph.allowed[current]
-        if device not in range(len(row)) or not row[device]:
+        current, mask = self.current, self.mask
+        if device not in range(len(mask)) or not mask[device]:
             raise UsageError(f"group {current} may not go to device {device}")
         before = self._outcome
         if self._placement[current] != device:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dplace.policies
+from dplace.errors import UsageError
 from dplace.policies.placeto.episode import EpisodeRules
 from dplace.problem import Problem
 from tests.policies.worlds import branchy, heavy_chain
@@ -73,6 +74,38 @@ def test_orders_and_starts_can_be_given() -> None:
         seen.append(int(observation["current"]))
         observation, *_ = environment.step(np.int64(0))
     assert seen == order
+
+
+@pytest.mark.parametrize("action", [2, -1, 10**9, 1.5, float("nan"), None, "1", np.array([1])])
+def test_an_action_that_is_no_device_is_refused(action: object) -> None:
+    environment = dplace.policies.PlacementEnv(branchy(1), max_groups=4)
+    environment.reset(seed=0)
+    with pytest.raises(UsageError, match="action: expected a device from 0 to 1, got"):
+        environment.step(action)  # type: ignore[arg-type]
+    for _ in range(4):
+        environment.step(np.int64(1))
+    with pytest.raises(UsageError, match="over"):
+        environment.step(np.int64(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start": [0, 0, 0, 2]}, "start: expected for each of 4 groups a device from 0 to 1"),
+        ({"start": [0, 0, 0, -1]}, "start: expected"),
+        ({"start": [0, 0, 0, 0.5]}, "start: expected"),
+        ({"start": [0]}, "start: expected"),
+        ({"start": 0}, "start: expected"),
+        ({"order": [0, 1, 2]}, "order: expected each of 4 groups once"),
+        ({"order": [[0, 1], [2, 3]]}, "order: expected"),
+        ({"order": 3}, "order: expected"),
+        ({"ordre": [0, 1, 2, 3]}, "options: expected order or start, got ordre"),
+    ],
+)
+def test_options_that_are_none_are_refused(options: dict[str, object], words: str) -> None:
+    environment = dplace.policies.PlacementEnv(branchy(1), max_groups=4)
+    with pytest.raises(UsageError, match=words):
+        environment.reset(options=options)
 
 
 def test_without_gymnasium_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
