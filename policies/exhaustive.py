@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Score
 from dplace.placement import allowed_devices, movable_units
+from dplace.policies.alike import alike_devices
 from dplace.policies.heft import heft
 from dplace.policies.m_etf import m_etf
 from dplace.policies.memory import no_room
 from dplace.policies.single import single
 from dplace.policies.transfer_times import given_transfer_s
-from dplace.problem import Problem
 
-__all__ = ["MOST_PLACEMENTS", "alike_devices", "exhaustive", "num_placements"]
+__all__ = ["MOST_PLACEMENTS", "exhaustive", "num_placements"]
 
 Placement = NDArray[np.int32]
 
@@ -84,44 +84,6 @@ def num_placements(evaluator: Evaluator) -> int:
         if sum(ways.values()) > MOST_PLACEMENTS:
             break
     return sum(ways.values())
-
-
-def alike_devices(evaluator: Evaluator) -> list[list[int]]:
-    """Return the devices in sets of which any two can be swapped without changing anything.
-
-    Where transfers from several devices share a channel, those that are queued at the same moment
-    go by the number of the device, so no two devices are alike there.
-    """
-    problem = evaluator.problem
-    classes: list[list[int]] = []
-    shares = bool((evaluator.tables.links["channel_b"] >= 0).any())
-    for device in range(problem.num_devices):
-        for devices in classes:
-            if not shares and _can_swap(problem, devices[0], device):
-                devices.append(device)
-                break
-        else:
-            classes.append([device])
-    return classes
-
-
-def _can_swap(problem: Problem, one: int, other: int) -> bool:
-    """Return whether two devices differ in nothing but their name."""
-    cluster = problem.cluster
-    swapped = np.arange(cluster.num_devices)
-    swapped[[one, other]] = other, one
-    first, second = cluster.devices[one], cluster.devices[other]
-    rows = [problem.seconds.T, allowed_devices(problem).T]
-    rows += [cluster.host_latency_s, cluster.host_bytes_per_s]
-    pairs = [cluster.latency_s, cluster.bytes_per_s]
-    if problem.transfer_s is not None and problem.transfer_s.shape[1] > 1:
-        pairs += list(problem.transfer_s)
-    return (
-        (first.kind, first.memory_bytes, first.call_overhead_s, first.single_call_overhead_s)
-        == (second.kind, second.memory_bytes, second.call_overhead_s, second.single_call_overhead_s)
-        and all(np.array_equal(row[one], row[other]) for row in rows)
-        and all(np.array_equal(pair, pair[np.ix_(swapped, swapped)]) for pair in pairs)
-    )
 
 
 def _away_s(evaluator: Evaluator) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
 from dplace.placement import repair
+from dplace.policies.alike import traits
 from dplace.problem import Problem
 
 __all__ = ["best_single_device_s", "single"]
@@ -42,19 +43,10 @@ def best_single_device_s(evaluator: Evaluator) -> float:
 
 
 def _unlike_devices(problem: Problem) -> list[int]:
-    """Return the first of each set of devices that are alike; with pins, none are."""
-    cluster = problem.cluster
+    """Return the first of each set of devices that are alike on their own; with pins, none are."""
     if (problem.pins >= 0).any():
-        return list(range(cluster.num_devices))
+        return list(range(problem.num_devices))
     found: dict[tuple[object, ...], int] = {}
-    for index, device in enumerate(cluster.devices):
-        traits = (
-            problem.seconds[:, index].tobytes(),
-            device.memory_bytes,
-            device.call_overhead_s,
-            device.single_call_overhead_s,
-            float(cluster.host_latency_s[index]),
-            float(cluster.host_bytes_per_s[index]),
-        )
-        found.setdefault(traits, index)
+    for index in range(problem.num_devices):
+        found.setdefault(traits(problem, index), index)
     return list(found.values())

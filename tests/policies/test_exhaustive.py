@@ -10,7 +10,8 @@ import pytest
 from dplace.cluster import Contention
 from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Score
-from dplace.policies.exhaustive import alike_devices, exhaustive, num_placements
+from dplace.policies.alike import alike_devices
+from dplace.policies.exhaustive import exhaustive, num_placements
 from dplace.policies.policy import POLICIES
 from dplace.problem import Machine, Objective, Problem
 from tests.brute_force import optimum_s

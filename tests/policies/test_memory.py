@@ -28,7 +28,7 @@ def by_rules_of(machine: Machine, problem: Problem) -> Problem:
 
 def placed(problem: Problem, name: str) -> list[int]:
     placement = POLICIES[name](Evaluator(problem), rng=np.random.default_rng(0), evaluations=200)
-    return check_placement(problem, placement).tolist()
+    return [int(device) for device in check_placement(problem, placement)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,6 @@
 """Every policy keeps to the rules; auto is never worse than any of them."""
 
+import dataclasses
 import math
 from typing import get_args
 
@@ -75,6 +76,20 @@ def test_the_single_device_baseline_leaves_pins_aside() -> None:
     answer = place(problem, "single")
     assert answer.timeline.makespan_s == 1 + 7 + 1
     assert answer.best_single_device_s == 1 + 1
+
+
+def test_a_cpu_of_dnn_partitioning_is_like_no_accelerator() -> None:
+    # It runs both ops at a time, though each takes as long as on the accelerator before it.
+    graph = make_graph([["x"], ["x"]], [["a"], ["b"]])
+    cluster = make_cluster(2)
+    devices = (cluster.devices[0], dataclasses.replace(cluster.devices[1], kind="CPU"))
+    problem = dataclasses.replace(
+        make_problem(graph, dataclasses.replace(cluster, devices=devices), [1.0, 1.0]),
+        machine="dnn-partitioning",
+    )
+    answer = place(problem, "single")
+    assert answer.placement.tolist() == [1, 1]
+    assert answer.objective_s == answer.best_single_device_s == 1
 
 
 @pytest.mark.parametrize("name", ["auto", "heft", "search", "m-etf"])
