@@ -122,10 +122,10 @@ def profile_links(
     if listen is not None and out is not None:
         raise UsageError("--listen and --out: the machine that connects writes the figures")
     kind = local_kind(device)
-    target = _checked_target(out)
     if listen is not None:
         answer_network(listen, progress=progress)
         return ProfileReport()
+    target = _checked_target(out)
     found, warnings = measure_links(kind) if connect is None else measure_network(connect, kind)
     path = target or default_path(found)
     write_profile(ProfileFile(links=(found,)), path)
@@ -136,16 +136,34 @@ def _checked_target(out: Path | str | None) -> Path | None:
     """Return the file to write, refused before anything is measured.
 
     Raises:
-        InputError: It is a folder, or lies in none.
+        InputError: It is a folder, lies in none, or nothing can be written to where it lies.
     """
+    from dplace.profiles.store import data_folder
+
     if out is None:
+        _check_folder(data_folder().absolute())
         return None
     target = Path(out)
     if target.is_dir():
         raise InputError(f"{target}: expected a file for the profile, got a folder")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target}: there is no folder {target.absolute().parent}")
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"{target}: there is no folder {folder}")
+    if target.is_file() or not target.exists():  # devices and pipes need no new file
+        _check_folder(target.resolve().parent)
     return target
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise InputError if no file can be made in a folder, or the folder itself cannot."""
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{folder}: no profile can be written there: {error.strerror or error}"
+        ) from error
 
 
 def _measure(

@@ -234,6 +234,26 @@ def test_a_folder_is_no_file_to_write(dplace: Dplace, tmp_path: Path) -> None:
     assert "expected a file for the profile, got a folder" in result.err
 
 
+@pytest.mark.parametrize("arguments", [("m.onnx",), ("--links",)])
+def test_a_data_folder_that_cannot_be_is_refused_before_anything_is_measured(
+    dplace: Dplace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    def measure(*_: object, **__: object) -> None:
+        raise AssertionError("measured for nothing")
+
+    monkeypatch.setattr("dplace.graph_io.read.read_model", measure)
+    monkeypatch.setattr("dplace.profiles.links.measure_links", measure)
+    home = tmp_path / "home"
+    home.write_text("a file")
+    monkeypatch.setenv("DPLACE_HOME", str(home))
+    result = dplace("profile", *arguments)
+    assert result.code == 1
+    assert result.err == (
+        f"dplace: error: {home}/profiles: no profile can be written there: Not a directory\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 def test_a_real_profile_is_stored_and_used(dplace: Dplace, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     text = "g (float[64,64] x) => (float[64,64] y) { a = Sin(x)  y = Cos(a) }"
