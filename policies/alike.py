@@ -27,10 +27,12 @@ def alike_devices(evaluator: Evaluator) -> list[list[int]]:
     """Return the devices in sets of which any two can be swapped without changing anything.
 
     Where transfers from several devices share a channel, those that are queued at the same moment
-    go by the number of the device, so no two devices are alike there.
+    go by the number of the device, so no two devices are alike there. Under dnn-partitioning
+    nothing is queued.
     """
     problem = evaluator.problem
-    if (evaluator.tables.links["channel_b"] >= 0).any():
+    is_queued = problem.machine != "dnn-partitioning"
+    if is_queued and (evaluator.tables.links["channel_b"] >= 0).any():
         return [[device] for device in range(problem.num_devices)]
     allowed = allowed_devices(problem)
     sets: dict[tuple[object, ...], list[list[int]]] = {}

@@ -1,9 +1,9 @@
 """Exhaustive: the best of all placements, for small graphs; what others are measured against.
 
 Ops are decided in the order of the graph, depth first. What cannot become better than the best so
-far is left out, by what holds under every machine model: a device runs its ops one by one, and an
-op waits for those that it reads from and for transfers. Devices that can be swapped without
-changing anything are taken into use in their order.
+far is left out, by what holds under every machine model: a device runs its ops one by one, an op
+waits for those that it reads from and for transfers, and weights take memory. Devices that can be
+swapped without changing anything are taken into use in their order.
 """
 
 from contextlib import suppress
@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.bounds.units import op_bytes, room_of
 from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Score
 from dplace.placement import allowed_devices, movable_units
@@ -126,6 +127,8 @@ class _Search:
             for op in range(graph.num_ops)
         ]
         self._away_s = _away_s(evaluator)
+        self._bytes: list[float] = op_bytes(problem).tolist()
+        self._room: list[float] = (room_of(problem) * (1 + 1e-9)).tolist()
         self._call_s = float(evaluator.tables.devices["overhead"].min())
         for device in problem.cluster.devices:
             if device.single_call_overhead_s is not None:
@@ -158,6 +161,7 @@ class _Search:
         num_ops, num_devices = len(self._allowed), len(self._one_by_one)
         self._end_s = [0.0] * num_ops
         self._load_s: list[list[float]] = [[0.0] * num_devices]
+        self._held: list[list[float]] = [[0.0] * num_devices]
         self._users = [0] * num_devices
         placement = np.full(num_ops, -1, dtype=np.int32)
         device_of_unit: dict[int, tuple[int, int]] = {}
@@ -168,6 +172,7 @@ class _Search:
             if placement[op] >= 0:  # has been tried
                 self._users[placement[op]] -= 1
                 self._load_s.pop()
+                self._held.pop()
                 placement[op] = -1
                 if device_of_unit[unit][0] == op:
                     del device_of_unit[unit]
@@ -195,9 +200,13 @@ class _Search:
                 start = max(start, self._end_s[maker] + away_s)
         self._end_s[op] = start + self._seconds[op][device]
         # Copied, not added and taken off again: what a sum is must not depend on the way to it.
-        load = self._load_s[-1].copy()
+        load, held = self._load_s[-1].copy(), self._held[-1].copy()
         load[device] += self._seconds[op][device]
+        held[device] += self._bytes[op]
         self._load_s.append(load)
+        self._held.append(held)
+        if held[device] > self._room[device]:
+            return True
         if self.score.overflow_bytes:
             return False
         counted = [time for time, one in zip(load, self._one_by_one, strict=True) if one]

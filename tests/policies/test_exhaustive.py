@@ -51,8 +51,9 @@ def test_no_placement_beats_it_by_the_rules_of_others(
     machine: Machine, objective: Objective, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
+    contention: Contention = "egress-ingress" if seed % 3 else "link"
     problem = dataclasses.replace(
-        random_problem(rng, 6, 2 + seed % 2, unlike=seed == 5, max_kib=16),
+        random_problem(rng, 6, 2 + seed % 2, contention=contention, unlike=seed == 5, max_kib=16),
         machine=machine,
         objective=objective,
     )
@@ -92,6 +93,8 @@ def test_devices_with_other_links_or_a_shared_channel_are_not_alike() -> None:
     shared = random_problem(np.random.default_rng(0), 4, 3, contention="egress-ingress")
     assert alike_devices(Evaluator(shared)) == [[0], [1], [2]]
     assert num_placements(Evaluator(shared)) == 3**4
+    by_host = dataclasses.replace(shared, machine="dnn-partitioning")
+    assert alike_devices(Evaluator(by_host)) == [[0, 1, 2]]
 
 
 def test_too_many_placements_are_refused_at_once() -> None:
@@ -120,6 +123,14 @@ def test_memory_is_a_hard_limit() -> None:
     assert sorted(devices) == [0, 0, 1, 1, 2, 2]
     with pytest.raises(MemoryLimitError):
         found(heavy_chain(6, 150))
+
+
+def test_what_has_no_room_for_its_weights_is_not_simulated() -> None:
+    # Seven weights of 100 on devices that hold two each.
+    evaluator = Evaluator(heavy_chain(7, 240))
+    with pytest.raises(MemoryLimitError, match="nothing found that fits"):
+        exhaustive(evaluator, rng=np.random.default_rng(0), evaluations=1)
+    assert evaluator.evaluations < 100
 
 
 def test_evaluations_are_counted_and_hopeless_ones_left_out() -> None:
