@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.lowering import Evaluator
-from dplace.placement import allowed_devices, movable_units, repair
+from dplace.placement import allowed_devices, counted_bytes, movable_units, repair
+from dplace.policies.transfer_times import mean_transfer_s
 from dplace.problem import Problem
 
 if TYPE_CHECKING:
@@ -85,15 +86,15 @@ def _by_speed(evaluator: Evaluator) -> list[int]:
 
 
 def _counts(num: int) -> list[int]:
-    """Return numbers of devices to split over: all up to 8, then twice as many each time."""
+    """Return numbers of devices to split over: all up to 8, then a few."""
     return [count for count in range(2, num + 1) if count <= 8 or count in (12, 16, 32, num)]
 
 
-def _bytes_of_ops(evaluator: Evaluator, groups: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+def _bytes_of_ops(problem: Problem) -> NDArray[np.float64]:
     """Return the bytes of weights that each op reads, shape ``(num_ops,)``."""
-    graph = evaluator.problem.graph
+    graph = problem.graph
     reads = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
-    weights = graph.weight_bytes[graph.op_weights].astype(np.float64)
+    weights = counted_bytes(problem).weights[graph.op_weights]
     return np.bincount(reads, weights=weights, minlength=graph.num_ops).astype(np.float64)
 
 
@@ -103,7 +104,7 @@ def _equal_shares(
     """Return runs of about the same work on each of some devices, cut earlier where memory ends."""
     problem = evaluator.problem
     seconds = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0)[:, devices].mean(axis=1)
-    of_op = _bytes_of_ops(evaluator, groups)
+    of_op = _bytes_of_ops(problem)
     capacity = evaluator.engine.capacity
     placement = np.full(problem.num_ops, devices[-1], dtype=np.int32)
     total = float(seconds.sum())
@@ -137,17 +138,15 @@ def _least_loads(
         d for d in devices if (problem.seconds[:, d] == problem.seconds[:, devices[0]]).all()
     ]
     search = make_load_search(problem)
-    graph, num = problem.graph, problem.num_devices
     if len(search.host_s):
-        transfer_s = search.host_s.reshape(-1, num)[:, fastest[0]].copy()
+        transfer_s = search.host_s.reshape(-1, problem.num_devices)[:, fastest[0]].copy()
     else:
-        links = search.op_tables.links
-        transfer_s = graph.value_bytes / links["bytes_per_s"].min() + links["latency"].max()
+        transfer_s = mean_transfer_s(evaluator)
     found: list[Placement] = []
     best_s = np.inf
     for share in (np.inf, *JOINED):
         heavy = np.flatnonzero(
-            (transfer_s >= share * min(best_s, 1e30)) & (graph.value_producer >= 0)
+            (transfer_s >= share * min(best_s, 1e30)) & (problem.graph.value_producer >= 0)
         )
         groups = _groups(order, join(problem, unit, heavy) if heavy.size else unit)
         for count in _counts(len(fastest)):
@@ -176,7 +175,7 @@ def _best_runs(
         search.input_values,
         groups,
         seconds[:, devices[0]].copy(),
-        _bytes_of_ops(evaluator, groups),
+        _bytes_of_ops(problem),
         transfer_s,
         len(devices),
         float(evaluator.engine.capacity[devices[0]]),
