@@ -11,11 +11,12 @@ messages are scaled by the root of how many arrive, so that graphs of all sizes 
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from dplace.errors import UsageError
 from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
 from dplace.policies.placeto.batch import Batch, Edges, Moment
 
@@ -41,8 +42,16 @@ class Shape:
     """Numbers in a message."""
     rounds: int = 8
     """How many edges a message travels, in each direction; 0 for none."""
-    pools: tuple[Pool, ...] = ("ancestors", "descendants", "parallel", "self")
-    """What the classifier sees beside the devices."""
+    pools: tuple[Pool, ...] = get_args(Pool)
+    """What the classifier sees beside the devices, each at most once."""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise UsageError(f"width must be at least 1, got {self.width}")
+        if self.rounds < 0:
+            raise UsageError(f"rounds must be at least 0, got {self.rounds}")
+        if sorted(set(self.pools) & set(get_args(Pool))) != sorted(self.pools):
+            raise UsageError(f"pools must be some of {get_args(Pool)}, got {self.pools}")
 
 
 def two_layers(width_in: int, width: int) -> nn.Sequential:

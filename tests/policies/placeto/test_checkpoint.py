@@ -11,6 +11,8 @@ from dplace.errors import InputError
 from dplace.policies.placeto.checkpoint import load_policy, save_policy
 from dplace.policies.placeto.network import PlacetoNetwork, Shape
 
+SHAPE = {"width": 4, "rounds": 3, "pools": ["ancestors", "self"]}
+
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
@@ -46,6 +48,21 @@ def test_a_policy_comes_back_as_it_was(saved: Path) -> None:
     assert saved.read_bytes() == content
 
 
+def test_what_a_trainer_tells_may_be_keyed_by_numbers(saved: Path) -> None:
+    save_policy(saved, load_policy(saved).network, {"steps": {9: 1.5, 10: float("inf")}})
+    assert load_policy(saved).training == {"steps": {"9": 1.5, "10": float("inf")}}
+
+
+def test_a_policy_that_was_read_can_be_trained(saved: Path) -> None:
+    content = saved.read_bytes()
+    network, _ = load_policy(saved)
+    for weight in network.parameters():
+        assert weight.requires_grad
+        assert not weight.is_meta
+        weight.data.zero_()
+    assert saved.read_bytes() == content
+
+
 def test_a_policy_of_the_usual_shape_is_small(tmp_path: Path) -> None:
     path = tmp_path / "policy.safetensors"
     save_policy(path, PlacetoNetwork(), {})
@@ -62,6 +79,19 @@ def test_a_file_that_is_missing_cut_or_none_is_refused(saved: Path, tmp_path: Pa
             load_policy(saved)
     save_file({"weight": torch.zeros(2)}, saved)
     with pytest.raises(InputError, match="no entry 'dplace'"):
+        load_policy(saved)
+
+
+def test_weights_of_another_kind_and_headers_without_end_are_refused(saved: Path) -> None:
+    content = saved.read_bytes()
+    header = json.dumps(header_of(saved))
+    for kind in (torch.bfloat16, torch.float64, torch.int32):
+        weights = {name: weight.to(kind) for name, weight in load(content).items()}
+        saved.write_bytes(save(weights, {"dplace": header}))
+        with pytest.raises(InputError, match="32-bit floats"):
+            load_policy(saved)
+    saved.write_bytes(save(load(content), {"dplace": "[" * 100_000}))
+    with pytest.raises(InputError, match="not JSON"):
         load_policy(saved)
 
 
@@ -82,6 +112,12 @@ def test_a_changed_weight_is_noticed(saved: Path) -> None:
         ({"shape": {"width": 8, "rounds": 3, "pools": ["self"]}}, "do not go together"),
         ({"shape": {"depth": 8}}, "do not go together"),
         ({"shape": None}, "do not go together"),
+        ({"shape": {**SHAPE, "width": 0}}, "do not go together"),
+        ({"shape": {**SHAPE, "width": 10**5}}, "do not go together"),
+        ({"shape": {**SHAPE, "pools": ["ancestors", "self", "other"]}}, "do not go together"),
+        ({"shape": {**SHAPE, "rounds": "3"}}, "do not go together"),
+        ({"shape": {**SHAPE, "rounds": 4}}, "not those that were saved"),
+        ({"training": {"family": "nmt"}}, "not those that were saved"),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.batch import _sums_by_dgl, _sums_by_torch, make_batch, moment
 from dplace.policies.placeto.episode import State
@@ -222,6 +224,20 @@ def test_no_op_can_be_told_by_its_name_or_type() -> None:
     other = World(Evaluator(dataclasses.replace(one.problem, graph=graph)), one.group)
     found, again = (logits(network(), [w], [state(w)]) for w in (one, other))
     assert torch.equal(found, again)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"width": 0}, "width must be at least 1, got 0"),
+        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+        ({"pools": ("self", "self")}, "pools must be some of"),
+        ({"pools": ("others",)}, "pools must be some of"),
+    ],
+)
+def test_a_shape_cannot_be_wrong(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Shape(**changes)
 
 
 def test_equal_seeds_make_equal_networks() -> None:
