@@ -6,8 +6,6 @@ unit of ops with the most goes to the device with the least room for it. A weigh
 each device, however many ops read it there.
 """
 
-import itertools
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,8 +30,10 @@ def packing(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int)
         return np.zeros(0, dtype=np.int32)
     units = Units(problem)
     candidates: dict[bytes, Placement] = {}
-    for share, order in itertools.product(ROOM_FOR_VALUES, _device_orders(problem)):
-        for placement in (_sweep(units, share, order), _best_fit(units, share)):
+    orders = _device_orders(problem)
+    for share in ROOM_FOR_VALUES:
+        found = [*(_sweep(units, share, order) for order in orders), _best_fit(units, share)]
+        for placement in found:
             if placement is not None:
                 candidates.setdefault(placement.tobytes(), placement)
     scored = [(evaluator.score(placement), placement) for placement in candidates.values()]
