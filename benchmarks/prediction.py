@@ -55,9 +55,10 @@ from dplace import api
 from dplace.graph_io.read import read_model
 from dplace.graph_io.skeleton import dynamic_dims
 from dplace.plan.records import Plan
-from dplace.profiles.measure import pinned, plain_call, settle
+from dplace.profiles.measure import plain_call
 from dplace.profiles.probe import await_rest, waited_s
 from dplace.profiles.store import stored_profiles
+from dplace.profiles.timing import pinned, settle, timed
 from dplace.profiles.turns import even_rounds, num_even
 from dplace.runtime.devices import usable_cores
 from dplace.runtime.placed_session import PlacedSession
@@ -294,13 +295,6 @@ def on_each_core(call: Callable[[], object]) -> list[float]:
             settle(call)
             seconds.append(timed(call))
     return seconds
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Return what a call takes."""
-    begun = time.perf_counter()
-    call()
-    return time.perf_counter() - begun
 
 
 def gain_of(rows: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ touches in a request, weights and values.
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from dplace.profiles.link_plans import Chains, Layout, chains_plan
 from dplace.profiles.measure import empty_call_s
 from dplace.profiles.store import CallCosts
+from dplace.profiles.timing import timed
 from dplace.profiles.turns import Rounds, Turns
 from dplace.runtime.placed_session import PlacedSession
 
@@ -71,9 +71,7 @@ def _rounds(shape: tuple[int, int], turns: Turns, limit_s: float) -> Rounds:
             return stack.enter_context(PlacedSession(plan))
 
         def took_s(session: PlacedSession) -> float:
-            begun_s = time.perf_counter()
-            session.run(None, feeds)
-            return time.perf_counter() - begun_s
+            return timed(lambda: session.run(None, feeds))
 
         def beside_s(session: PlacedSession) -> float:
             before = [device.busy_s for device in session.usage()]

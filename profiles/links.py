@@ -10,7 +10,6 @@ when their parts end.
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +24,7 @@ from dplace.profiles.line_fit import fit_line
 from dplace.profiles.link_plans import Chains, Joins, Layout, chains_plan
 from dplace.profiles.machine import date_now, setting_here
 from dplace.profiles.store import LinkCosts
+from dplace.profiles.timing import timed
 from dplace.profiles.turns import Rounds, Turns
 from dplace.runtime.devices import usable_cores
 from dplace.runtime.placed_session import PlacedSession
@@ -99,18 +99,12 @@ def _rounds(shape: tuple[int, int, int], turns: Turns, limit_s: float) -> Rounds
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dplace-")))
 
-        def timed(name: str, layout: Layout, joins: Joins) -> Callable[[], float]:
+        def opened(name: str, layout: Layout, joins: Joins) -> Callable[[], float]:
             plan = chains_plan(_chains(shape), layout, joins, folder / name)
             session = stack.enter_context(PlacedSession(plan))
+            return lambda: timed(lambda: session.run(None, feeds))
 
-            def call() -> float:
-                begun_s = time.perf_counter()
-                session.run(None, feeds)
-                return time.perf_counter() - begun_s
-
-            return call
-
-        return turns.take({layout[0]: timed(*layout) for layout in layouts}, limit_s)
+        return turns.take({layout[0]: opened(*layout) for layout in layouts}, limit_s)
 
 
 def _hand_over_s(rounds: Rounds, turns: Turns) -> float:

@@ -12,8 +12,7 @@ half, for whatever else a machine does only ever adds time.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from dplace.errors import ModelError
 from dplace.profiles.measured_graph import MeasuredGraph
 from dplace.profiles.ort_profile import NodeEvents, read_node_events
 from dplace.profiles.probe import SpeedProbe, undisturbed
+from dplace.profiles.timing import SETTLE_RUNS, pinned, quickest, settle, spread, timed
 from dplace.runtime.devices import RunDevice, session_options
 from dplace.runtime.reason import reason
 from dplace.runtime.values import Value, hold
@@ -35,20 +35,10 @@ __all__ = [
     "empty_call_s",
     "measure_ops",
     "net_seconds",
-    "pinned",
     "plain_call",
-    "quickest",
-    "settle",
-    "spread",
 ]
 
 WARMUP = 3
-SETTLE_RUNS = 4
-SETTLE_S = 0.02
-"""How often, or how long, a session runs before it is timed: as long as one session after another
-runs, each finds the caches full of the other's weights, and a request that is repeated does not.
-A model of 25 MB comes to rest after four runs, 1.6 times as quick; small and large ones differ by
-2 % at most."""
 MAX_EVENTS = 100_000
 """In one profile: each takes a kilobyte of the file; above a million, onnxruntime drops them."""
 LEAST_RUNS = 4
@@ -114,50 +104,34 @@ def measure_ops(
         InputError: onnxruntime wrote a profile that cannot be read.
     """
     effort = effort or Effort()
-    # What is held is read where it lies, so the arrays have to live as long as the runs.
-    held_arrays = {name: hold(feeds[name]) for name in graph.inputs if name in feeds}
-    held = {name: value for name, (value, _) in held_arrays.items() if value is not None}
+    feeds = {name: feeds[name] for name in graph.inputs if name in feeds}
     with pinned(device.core):
         plain = _session(graph.path, device, fixed_shapes, None)
         traced = _session(graph.path, device, fixed_shapes, folder / "profile")
-        outputs = list(graph.outputs)
+        run_plain, run_traced = (_Run(one, feeds, graph.outputs) for one in (plain, traced))
         log = RunLog()
+        for _ in range(WARMUP):
+            run_plain()
+            run_traced()
         most_traced = MAX_EVENTS // max(1, len(graph.node_ops)) // (SETTLE_RUNS + 1)
         max_runs = max(LEAST_RUNS, min(effort.max_runs, most_traced))
-        try:
-            for _ in range(WARMUP):
-                for session in (plain, traced):
-                    session.run_with_ort_values(held, outputs, None)
-            while len(log.plain_s) < max_runs and not log.is_enough(effort):
-                settle(lambda: plain.run_with_ort_values(held, outputs, None))
-                log.plain_s.append(_timed(plain, held, outputs))
-                log.traced_before += settle(lambda: traced.run_with_ort_values(held, outputs, None))
-                log.add_traced(_timed(traced, held, outputs))
-                log.take_probe()
-        # onnxruntime's errors share no base below Exception.
-        except Exception as error:
-            raise ModelError(f"the model does not run on these inputs: {reason(error)}") from error
+        while len(log.plain_s) < max_runs and not log.is_enough(effort):
+            settle(run_plain)
+            log.plain_s.append(timed(run_plain))
+            log.traced_before += settle(run_traced)
+            log.add_traced(timed(run_traced))
+            log.take_probe()
         overhead_s = empty_call_s(device)
-    file = Path(traced.end_profiling())
+    return _op_times(graph, _events(traced, graph), num_ops, log, overhead_s)
+
+
+def _events(session: Any, graph: MeasuredGraph) -> dict[str, NodeEvents]:
+    """Put an end to a session's profile and return what it holds."""
+    file = Path(session.end_profiling())
     try:
-        events = read_node_events(file, graph.node_ops)
+        return read_node_events(file, graph.node_ops)
     finally:
         file.unlink(missing_ok=True)
-    return _op_times(graph, events, num_ops, log, overhead_s)
-
-
-@contextmanager
-def pinned(core: int | None) -> Iterator[None]:
-    """Keep this thread on a core meanwhile."""
-    if core is None or not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _session(
@@ -181,37 +155,27 @@ def _session(
     return session._sess
 
 
-def _timed(session: Any, held: Mapping[str, Any], outputs: list[str]) -> float:
-    start_s = time.perf_counter()
-    # The result is kept until the clock has stopped: freeing it is the caller's time.
-    results = session.run_with_ort_values(held, outputs, None)
-    seconds = time.perf_counter() - start_s
-    del results
-    return seconds
+class _Run:
+    """Runs a session on inputs, which it keeps alive: what is held is read where it lies."""
 
+    def __init__(self, session: Any, feeds: Mapping[str, Value], outputs: Sequence[str]) -> None:
+        self._session = session
+        self._outputs = list(outputs)
+        self._held = {name: hold(value) for name, value in feeds.items()}
+        self._native = {name: one for name, (one, _) in self._held.items() if one is not None}
 
-def settle(call: Callable[[], object]) -> int:
-    """Call until the caches hold what the call needs, as far as they can, and return how often."""
-    started_s = time.perf_counter()
-    for number in range(1, SETTLE_RUNS + 1):
-        call()
-        if time.perf_counter() - started_s > SETTLE_S:
-            return number
-    return SETTLE_RUNS
+    def __call__(self) -> object:
+        try:
+            return self._session.run_with_ort_values(self._native, self._outputs, None)
+        # onnxruntime's errors share no base below Exception.
+        except Exception as error:
+            raise ModelError(f"the model does not run on these inputs: {reason(error)}") from error
 
 
 def plain_call(model: Path, feeds: Mapping[str, Value]) -> Callable[[], object]:
     """Return a function that runs a model file on the CPU, as it is and beside no runtime."""
     session = _session(model, _CPU_DEVICE, True, None)
-    outputs = [output.name for output in session.outputs_meta]
-    held = {name: hold(value) for name, value in feeds.items()}
-    native = {name: value for name, (value, _) in held.items()}
-
-    def call() -> object:
-        # Named, so that the arrays live as long as the function does.
-        return session.run_with_ort_values(native, outputs, None), held
-
-    return call
+    return _Run(session, feeds, [output.name for output in session.outputs_meta])
 
 
 def empty_call_s(device: RunDevice | None = None) -> float:
@@ -219,9 +183,8 @@ def empty_call_s(device: RunDevice | None = None) -> float:
     from dplace.runtime.devices import TRIAL_MODEL
 
     session = _session(TRIAL_MODEL, device or _CPU_DEVICE, True, None)
-    array = np.zeros(1, np.float32)  # onnxruntime reads its memory
-    held = {"x": hold(array)[0]}
-    calls = np.array([_timed(session, held, ["y"]) for _ in range(300)])
+    run = _Run(session, {"x": np.zeros(1, np.float32)}, ["y"])
+    calls = np.array([timed(run) for _ in range(300)])
     return max(float(np.median(calls[quickest(calls)])) - LEAST_S, 0.0)
 
 
@@ -273,28 +236,6 @@ class RunLog:
             spread(np.array(seconds)[kept])[1] < effort.relative_error
             for seconds in (self.plain_s, self.traced_s)
         )
-
-
-def quickest(seconds: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the indices of the quicker half of the runs, in order.
-
-    >>> quickest(np.array([3.0, 1.0, 2.0, 9.0, 2.5])).tolist()
-    [1, 2, 4]
-    """
-    kept = np.argsort(seconds, kind="stable")[: (len(seconds) + 1) // 2]
-    return np.sort(kept)
-
-
-def spread(seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of the quicker half, and its standard error as a fraction of it.
-
-    The deviation is taken from the half range between quartiles, which outliers do not move; a
-    median's standard error is 1.25 times a mean's.
-    """
-    kept = seconds[quickest(seconds)]
-    low, middle, high = np.quantile(kept, [0.25, 0.5, 0.75])
-    error = 1.2533 * (high - low) / 1.349 / np.sqrt(len(kept))
-    return float(middle), float(error / middle) if middle > 0 else 0.0
 
 
 def _op_times(

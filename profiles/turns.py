@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.profiles.measure import pinned, settle
 from dplace.profiles.probe import SpeedProbe, await_rest, waited_s
+from dplace.profiles.timing import pinned, settle
 from dplace.runtime.devices import usable_cores
 
 __all__ = ["Rounds", "Turns", "even_rounds", "num_even"]

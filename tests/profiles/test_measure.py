@@ -14,22 +14,25 @@ from dplace.graph_io.optimise import OptimizeMode, optimise
 from dplace.graph_io.read import read_model
 from dplace.profiles import device_kind, measure
 from dplace.profiles.measure import (
-    SETTLE_RUNS,
-    SETTLE_S,
     WARMUP,
     Effort,
     RunLog,
     net_seconds,
-    quickest,
-    settle,
-    spread,
 )
 from dplace.profiles.probe import undisturbed
 from dplace.profiles.profiling import profile_model
 from dplace.profiles.store import ModelProfile
+from dplace.profiles.timing import SETTLE_RUNS, SETTLE_S, quickest, settle, spread
 from dplace.runtime.values import Held, Value, hold
 from tests.graph_io.models import parse
 
+LOOP = """g (float[64,64] x, bool go) => (float[64,64] y) {
+    times = Constant<value = int64 {20}>()
+    y = Loop (times, go, x) <body = b (int64 i, bool c, float[64,64] s)
+        => (bool c1, float[64,64] s1) { c1 = Identity(c)  s1 = Sin(s) }>
+    }"""
+GO = {"go": np.array(True)}
+"""Drawn, it may be False, and nothing goes round."""
 QUICK = Effort(relative_error=0.5, min_runs=4, limit_s=2.0)
 
 
@@ -154,14 +157,7 @@ def test_a_fused_node_counts_for_the_op_that_keeps_its_members_whole(tmp_path: P
 
 
 def test_the_time_of_a_body_is_its_loop_s_and_counts_once(tmp_path: Path) -> None:
-    model = parse(
-        """g (float[64,64] x, bool go) => (float[64,64] y) {
-            times = Constant<value = int64 {20}>()
-            y = Loop (times, go, x) <body = b (int64 i, bool c, float[64,64] s)
-                => (bool c1, float[64,64] s1) { c1 = Identity(c)  s1 = Sin(s) }>
-            }"""
-    )
-    found = profiled(model, tmp_path)
+    found = profiled(parse(LOOP), tmp_path, inputs=GO)
     loop = next(op for op in found.ops if op.op_type == "Loop")
     assert len(found.ops) == 1
     assert loop.seconds == pytest.approx(found.call_s, abs=100e-6)
@@ -190,6 +186,17 @@ def test_a_copy_that_an_input_needs_lives_as_long_as_the_runs(
     assert copies
     assert lived
     assert all(lived)
+
+
+def test_a_fault_of_measuring_is_not_said_to_be_the_model_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: RunLog) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(RunLog, "take_probe", fail)
+    with pytest.raises(ZeroDivisionError):
+        profiled(parse("g (float[4] x) => (float[4] y) { y = Sin(x) }"), tmp_path)
 
 
 def test_a_model_that_does_not_run_is_named_as_the_fault(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from dplace.profiles.measure import SETTLE_RUNS
+from dplace.profiles.timing import SETTLE_RUNS
 from dplace.profiles.turns import FEWEST, Rounds, Turns, even_rounds, num_even
 
 
