@@ -28,6 +28,8 @@ class MeasuredGraph:
     path: Path
     node_ops: Mapping[str, tuple[int, ...]]
     """By node name, the ops that its time is spread over; a node of none is left out."""
+    has_bodies: bool
+    """Whether nodes have subgraphs, whose nodes have events as often as they run."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -73,15 +75,23 @@ def measured_graph(
         )
     owners = _owners(placeable) if running is placeable else _owners_by_member(placeable, running)
     node_ops: dict[str, tuple[int, ...]] = {}
+    has_bodies = False
     for number, node in enumerate(part.proto.graph.node):
         node.name = f"n{number}"
         for position, inner in enumerate(_inner_nodes(node)):
             inner.name = f"n{number}{INNER}{position}"
+            has_bodies = True
         first = next((name for name in node.output if name), "")
         if first in owners:
             node_ops[node.name] = owners[first]
     path.write_bytes(part.proto.SerializeToString())
-    return MeasuredGraph(path=path, node_ops=node_ops, inputs=part.inputs, outputs=part.outputs)
+    return MeasuredGraph(
+        path=path,
+        node_ops=node_ops,
+        has_bodies=has_bodies,
+        inputs=part.inputs,
+        outputs=part.outputs,
+    )
 
 
 def _inner_nodes(node: "onnx.NodeProto") -> Iterator["onnx.NodeProto"]:

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,13 @@ from dplace.graph_io.optimise import OptimizeMode, optimise
 from dplace.graph_io.read import read_model
 from dplace.profiles import device_kind, measure
 from dplace.profiles.measure import (
+    LEAST_RUNS,
     WARMUP,
     Effort,
     RunLog,
     net_seconds,
 )
+from dplace.profiles.ort_profile import NodeEvents, read_node_events
 from dplace.profiles.probe import undisturbed
 from dplace.profiles.profiling import profile_model
 from dplace.profiles.store import ModelProfile
@@ -97,6 +99,7 @@ def profiled(
     mode: OptimizeMode = "native",
     dims: dict[str, int] | None = None,
     inputs: dict[str, Value] | None = None,
+    effort: Effort = QUICK,
 ) -> ModelProfile:
     """Return a profile of a model, quickly."""
     from dplace.graph_io.build import build_op_graph
@@ -114,7 +117,7 @@ def profiled(
         dims=dims or {},
         folder=folder,
         inputs=inputs,
-        effort=QUICK,
+        effort=effort,
     )
 
 
@@ -161,6 +164,26 @@ def test_the_time_of_a_body_is_its_loop_s_and_counts_once(tmp_path: Path) -> Non
     loop = next(op for op in found.ops if op.op_type == "Loop")
     assert len(found.ops) == 1
     assert loop.seconds == pytest.approx(found.call_s, abs=100e-6)
+
+
+def test_events_of_bodies_count_for_how_often_a_model_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+
+    def events(path: Path, names: Mapping[str, object]) -> dict[str, NodeEvents]:
+        nodes = read_node_events(path, names)
+        found.append(sum(len(node.seconds) + int(node.inner.sum()) for node in nodes.values()))
+        return nodes
+
+    monkeypatch.setattr(measure, "read_node_events", events)
+    monkeypatch.setattr(measure, "MAX_EVENTS", 2000)
+    effort = Effort(relative_error=0.0, limit_s=60.0)
+    profiled(parse(LOOP), tmp_path, inputs=GO, effort=effort)
+    # One Loop around twenty times two nodes.
+    assert found[0] == 41
+    assert 41 * LEAST_RUNS < found[1] <= 2000 + 41 * WARMUP
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".json"]
 
 
 def test_a_copy_that_an_input_needs_lives_as_long_as_the_runs(
