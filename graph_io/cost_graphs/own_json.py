@@ -56,7 +56,8 @@ def read_own_json(content: Mapping[str, object], source: str, name: str) -> Cost
     for position, entry in enumerate(_objects(content, "values", source)):
         draft.values.append(_value(entry, f"{source}: value {position + 1}", num_devices))
     graph, seconds, transfer_s = draft.finish()
-    if cluster is not None and transfer_s is None and "links" not in content:
+    needs_links = cluster is not None and transfer_s is None and bool(draft.values)
+    if needs_links and "links" not in content:
         raise InputError(f"{source}: values have bytes, so devices need links; add links")
     return CostGraph(
         graph=graph,

@@ -218,6 +218,16 @@ def test_own_format(tmp_path: Path) -> None:
     assert source.cluster.contention == "port"
 
 
+def test_devices_need_no_links_where_no_value_crosses(tmp_path: Path) -> None:
+    content = own(values=[])
+    del content["links"]
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(content))
+    read = read_cost_graph(file)
+    assert read.cluster is not None
+    assert (read.graph.num_values, read.cluster.num_devices) == (0, len(content["devices"]))
+
+
 @pytest.mark.parametrize("format", CONTENT)
 def test_every_format_survives_the_way_through_ours(tmp_path: Path, format: str) -> None:
     before = read(tmp_path, CONTENT[format])
