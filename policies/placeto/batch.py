@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import dgl
-import dgl.function as fn
 import numpy as np
 import torch
 from dgl import DGLGraph
@@ -28,11 +27,13 @@ Edges = Literal["feeds", "fed_by"]
 class Batch:
     """What stays the same for whole episodes of some graphs."""
 
-    graph: DGLGraph
-    """Groups with ``feeds`` and ``fed_by`` edges, all graphs together; always on the CPU, for the
-    only wheels of dgl know nothing else."""
+    graphs: dict[Edges, DGLGraph]
+    """Groups with one kind of edges, all graphs together; always on the CPU, for the only wheels
+    of dgl know nothing else."""
     feeds: Tensor
     """Shape ``(2, num_edges)``: from which row of ``N`` to which the ``feeds`` edges go."""
+    shrink: dict[Edges, Tensor]
+    """Shape ``(N, 1)``: one over the root of the number of edges that end at each group."""
     sizes: Tensor
     """Shape ``(B,)``: groups of each graph."""
     graph_of: Tensor
@@ -72,10 +73,11 @@ class Batch:
             len(self.graph_of)
         )
         return Batch(
-            graph=dgl.batch([self.graph] * times),
+            graphs={edges: dgl.batch([graph] * times) for edges, graph in self.graphs.items()},
             feeds=torch.cat(
                 [self.feeds + len(self.graph_of) * index for index in range(times)], dim=1
             ),
+            shrink={edges: shrink.repeat(times, 1) for edges, shrink in self.shrink.items()},
             sizes=self.sizes.repeat(times),
             graph_of=self.graph_of.repeat(times) + offsets * num,
             groups=self.groups.repeat(times, 1),
@@ -94,9 +96,10 @@ class Batch:
         The factor is one over the root of their number. Both are of shape ``(N, any)``.
         """
         if rows.is_cpu:
-            return _sums_by_dgl(self.graph[edges], rows)
-        source, target = self.feeds if edges == "feeds" else self.feeds.flip(0)
-        return _sums_by_torch(source, target, rows)
+            sums: Tensor = dgl.ops.copy_u_sum(self.graphs[edges], rows)
+        else:
+            sums = _sums_by_torch(self.feeds if edges == "feeds" else self.feeds.flip(0), rows)
+        return sums * self.shrink[edges]
 
     def sums(self, rows: Tensor) -> Tensor:
         """Return the sum over each graph's groups: ``(N, any)`` to ``(B, any)``."""
@@ -106,19 +109,9 @@ class Batch:
         return rows.new_zeros(self.num_graphs, rows.shape[1]).index_add(0, self.graph_of, rows)
 
 
-def _sums_by_dgl(graph: DGLGraph, rows: Tensor) -> Tensor:
-    degrees: Tensor = graph.in_degrees()  # (N,)
-    with graph.local_scope():
-        graph.ndata["sent"] = rows
-        graph.update_all(fn.copy_u("sent", "message"), fn.sum("message", "sum"))
-        sums: Tensor = graph.ndata["sum"]
-    return sums * degrees.clamp(min=1).to(rows.dtype).rsqrt()[:, None]
-
-
-def _sums_by_torch(source: Tensor, target: Tensor, rows: Tensor) -> Tensor:
-    counts = torch.bincount(target, minlength=len(rows))
-    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
-    return sums * counts.clamp(min=1).to(rows.dtype).rsqrt()[:, None]
+def _sums_by_torch(edges: Tensor, rows: Tensor) -> Tensor:
+    source, target = edges
+    return torch.zeros_like(rows).index_add(0, target, rows[source])
 
 
 class Moment(NamedTuple):
@@ -138,7 +131,8 @@ class Moment(NamedTuple):
 
 def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cpu") -> Batch:
     """Return graphs as one batch on a device of torch's."""
-    whole: DGLGraph = dgl.batch([to_dgl(graph) for graph in graphs])
+    parts = [to_dgl(graph) for graph in graphs]
+    whole: DGLGraph = dgl.batch(parts)
     sizes = whole.batch_num_nodes("group")  # (B,)
     counts = [graph.num_devices for graph in graphs]
     most = max(counts)
@@ -150,7 +144,7 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
     present = torch.zeros(num_graphs, most, dtype=torch.bool)
     link = torch.zeros(num_graphs, most, most)
     begun = (sizes.cumsum(0) - sizes).tolist()
-    for index, part in enumerate(dgl.unbatch(whole)):
+    for index, part in enumerate(parts):
         num = counts[index]
         rows = slice(begun[index], begun[index] + graphs[index].num_groups)
         run[rows, :num] = part.edges["runs_on"].data["run"].reshape(-1, num)
@@ -158,9 +152,14 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
         devices[index, :num] = part.nodes["device"].data["features"]
         present[index, :num] = True
         link[index, :num, :num] = part.edges["link"].data["time"].reshape(num, num)
+    feeds = torch.stack(whole.edges(etype="feeds"))  # (2, num_edges)
     return Batch(
-        graph=dgl.edge_type_subgraph(whole, ["feeds", "fed_by"]),
-        feeds=torch.stack(whole.edges(etype="feeds")).to(device),
+        graphs={"feeds": whole["feeds"], "fed_by": whole["fed_by"]},
+        feeds=feeds.to(device),
+        shrink={
+            "feeds": _shrink(feeds[1], num_groups).to(device),
+            "fed_by": _shrink(feeds[0], num_groups).to(device),
+        },
         sizes=sizes.to(device),
         graph_of=torch.arange(num_graphs).repeat_interleave(sizes).to(device),
         groups=whole.nodes["group"].data["features"].to(device),
@@ -172,6 +171,11 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
         link=link.to(device),
         reach=tuple(_reach(graph).to(device) for graph in graphs),
     )
+
+
+def _shrink(ends: Tensor, num_groups: int) -> Tensor:
+    counts = torch.bincount(ends, minlength=num_groups)
+    return counts.clamp(min=1).float().rsqrt()[:, None]
 
 
 def _reach(graph: GroupGraph) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
-from dplace.policies.placeto.batch import _sums_by_dgl, _sums_by_torch, make_batch, moment
+from dplace.policies.placeto.batch import Edges, _sums_by_torch, make_batch, moment
 from dplace.policies.placeto.episode import State
 from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape
 from dplace.policies.placeto.world import World
@@ -150,9 +150,19 @@ def test_where_dgl_cannot_go_torch_adds_up_the_same() -> None:
     worlds = [world(0, 2), world(1, 3)]
     batch = make_batch([one.graph for one in worlds]).repeat(2)
     rows = torch.rand(len(batch.graph_of), 6, generator=torch.Generator().manual_seed(0))
-    for edges, (source, target) in (("feeds", batch.feeds), ("fed_by", batch.feeds.flip(0))):
-        by_torch = _sums_by_torch(source, target, rows)
-        torch.testing.assert_close(_sums_by_dgl(batch.graph[edges], rows), by_torch)
+    kinds: tuple[tuple[Edges, Tensor], ...] = (
+        ("feeds", batch.feeds),
+        ("fed_by", batch.feeds.flip(0)),
+    )
+    for edges, pairs in kinds:
+        by_torch = _sums_by_torch(pairs, rows) * batch.shrink[edges]
+        torch.testing.assert_close(batch.arrivals(edges, rows), by_torch)
+        plain = torch.zeros_like(rows)
+        for group in range(len(rows)):
+            made = [rows[source] for source, target in pairs.T.tolist() if target == group]
+            if made:
+                plain[group] = sum(made) / len(made) ** 0.5
+        torch.testing.assert_close(by_torch, plain)
 
 
 def test_devices_that_cannot_take_the_group_are_masked() -> None:
