@@ -1,8 +1,9 @@
 """What a problem's ops and transfers cost: measured where a stored measurement fits, else modelled.
 
 A measurement fits an op of the same signature on the same kind of device. Files that the user
-names go first, in their order; then those in his data folder, that of the same model before
-others, and newer ones before older. The first that has an op's signature gives its time.
+names go first, then those in his data folder; among either, those of the same model before others,
+of the same sizes before others, and then in the order named, or the newer ones before the older.
+The first that has an op's signature gives its time.
 
 The speed of a core changes with what else its machine does, so measurements of CPUs are brought to
 one speed: that of the first profile that gives a time, by what the speed probe took beside each.
@@ -235,9 +236,7 @@ def _fault(
         return f"profile {source.path}: is of {', '.join(kinds)}, so it {share}"
     reasons: list[str] = []
     if here is not None:
-        reasons += [
-            difference for one in profiles[:1] for difference in one.setting.differences(here)
-        ]
+        reasons += profiles[0].setting.differences(here)
     if covered < 0.995:
         if all(one.model_digest != optimised.original.digest for one in profiles):
             names = list(dict.fromkeys(one.model for one in profiles))

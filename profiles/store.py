@@ -132,7 +132,7 @@ class LinkCosts:
     bytes_per_s: float
     """At which a part reads what another device has made."""
     relative_error: float
-    """Of the fit: root mean square of measured against fitted, as a fraction."""
+    """Of the fit: median of the distances from the line, as fractions of what was measured."""
     sizes_bytes: tuple[int, ...]
     """Sizes of the values that were handed over."""
     between: str

@@ -48,9 +48,9 @@ def stored(*made: ModelProfile | LinkCosts) -> None:
         write_profile(content, default_path(entry))
 
 
-def given(folder: Path, *made: ModelProfile) -> Path:
+def given(folder: Path, *made: ModelProfile, name: str = "given.json") -> Path:
     """Write a file to name with ``--profile``."""
-    path = folder / "given.json"
+    path = folder / name
     write_profile(ProfileFile(models=made), path)
     return path
 
@@ -84,6 +84,22 @@ def test_a_given_file_goes_before_a_stored_one(tmp_path: Path) -> None:
     stored(profile_of("Sqrt", "Neg", seconds=0.004))
     found = costs("1xCPU", given(tmp_path, profile_of("Sqrt", seconds=0.002)))
     assert found.seconds[:, 0].tolist() == [0.002, 0.004, 0.002]
+
+
+def test_of_two_given_files_the_same_model_s_goes_first_then_the_one_named_first(
+    tmp_path: Path,
+) -> None:
+    digest = prepare(model())[0].original.digest
+    other, one, two = (
+        given(tmp_path, profile_of("Sqrt", "Neg", seconds=seconds, **changes), name=f"{seconds}")
+        for seconds, changes in (
+            (0.001, {"model": "other"}),
+            (0.002, {"model_digest": digest}),
+            (0.003, {"model_digest": digest}),
+        )
+    )
+    assert costs("1xCPU", other, one, two).seconds[:, 0].tolist() == [0.002] * 3
+    assert costs("1xCPU", other, two, one).seconds[:, 0].tolist() == [0.003] * 3
 
 
 def test_the_profile_of_the_same_model_goes_first() -> None:
