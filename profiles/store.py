@@ -4,6 +4,7 @@ docs/profile-format.md is the reference of the format. What is measured on one m
 the user's data folder, a file for each model and device kind, and one for the links.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -167,7 +168,9 @@ def default_path(content: ModelProfile | LinkCosts) -> Path:
     if isinstance(content, LinkCosts):
         return data_folder() / f"{kind}.{content.between}.json"
     model = _plain(Path(content.model).stem)[:LONGEST_NAME]
-    dims = "".join(f"-{_plain(name)}{size}" for name, size in content.dims.items())[:LONGEST_NAME]
+    dims = "".join(f"-{_plain(name)}{size}" for name, size in content.dims.items())
+    if len(dims) > LONGEST_NAME:
+        dims = f"-{hashlib.sha256(dims.encode()).hexdigest()[:8]}"
     digest = _plain(content.model_digest.rpartition(":")[2])[:8]
     return data_folder() / (
         f"{kind}.{model}-{digest}{dims}.{content.optimize}-{content.opt_level}.json"

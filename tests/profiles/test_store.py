@@ -54,11 +54,14 @@ def test_each_model_level_and_size_has_a_file_of_its_own() -> None:
         {"opt_level": "basic"},
         {"optimize": "portable"},
         {"dims": {"batch": 8}},
+        {"dims": {"batch" * 20: 8}},
+        {"dims": {"batch" * 20: 16}},
         {"model_digest": "sha256:99"},
     ]
     paths = {default_path(model_profile(**changes)) for changes in variants}
     assert len(paths) == len(variants)
     assert all(path.parent == data_folder() for path in paths)
+    assert all(len(path.name) < 200 for path in paths)
 
 
 def test_a_name_from_a_model_cannot_leave_the_folder() -> None:
