@@ -6,6 +6,7 @@ steps, so that long episodes do not count more; advantages are told in their sta
 that the entropy's weight means the same on all graphs, and it starts lower.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ class Update(NamedTuple):
     gradient_norm: float
     """Before it was shortened."""
     best_s: tuple[float, ...]
-    """For each world, the shortest makespan met so far."""
+    """For each world, the shortest makespan met so far that fits; ``inf`` for none."""
 
 
 def returns_to_go(rewards: Tensor, discount: float) -> Tensor:
@@ -114,7 +115,6 @@ class Trainer:
             [Episode(w, self.settings.rules, rng=self._rng) for _ in range(self.settings.episodes)]
             for w in self.worlds
         ]
-        self._batches: dict[tuple[int, ...], Batch] = {}
         self.updates_done = 0
 
     @one_thread()
@@ -123,8 +123,8 @@ class Trainer:
         settings = self.settings
         done = self.updates_done / max(1, settings.updates - 1)
         chosen = self._choose()
-        batch = self._batch(chosen)
         episodes = [episode for index in chosen for episode in self._episodes[index]]
+        batch = make_batch([episode.world.graph for episode in episodes], device=self._device)
         for episode in episodes:
             episode.reset()
 
@@ -152,7 +152,11 @@ class Trainer:
             entropy=entropy,
             gradient_norm=float(norm),
             best_s=tuple(
-                min(episode.best_score for episode in row).makespan_s for row in self._episodes
+                min(
+                    math.inf if episode.best_score.overflow_bytes else episode.best_score.makespan_s
+                    for episode in row
+                )
+                for row in self._episodes
             ),
         )
 
@@ -200,15 +204,3 @@ class Trainer:
             return tuple(range(num))
         drawn = self._rng.choice(num, self.settings.graphs, replace=False)
         return tuple(sorted(drawn.tolist()))
-
-    def _batch(self, chosen: tuple[int, ...]) -> Batch:
-        found = self._batches.get(chosen)
-        if found is None:
-            graphs = [self.worlds[index].graph for index in chosen]
-            found = make_batch(
-                [graph for graph in graphs for _ in range(self.settings.episodes)],
-                device=self._device,
-            )
-            if len(self.worlds) <= self.settings.graphs:  # draws of many hardly come again
-                self._batches[chosen] = found
-        return found
