@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.bounds import lower_bound_s
+from dplace.bounds import best_bound
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator, Progress
 from dplace.placement import check_placement
@@ -79,6 +79,8 @@ class Answer:
     """What the objective makes small: the makespan, or the bottleneck of a stream."""
     bound_s: float
     """No placement is faster than this."""
+    bound_argument: str
+    """Which argument gave the bound: see ``dplace/bounds/best.py``."""
     best_single_device_s: float
     """Makespan on the best device alone, pins left aside; ``inf`` if no device holds it all."""
     evaluations: int
@@ -165,13 +167,15 @@ def _answer(
     objective_s = timeline.makespan_s
     if problem.objective == "throughput":
         objective_s = timeline.bottleneck_s
+    bound = best_bound(problem, evaluator.tables)
     return Answer(
         policy=policy,
         placement=placement,
         lowered=lowered,
         timeline=timeline,
         objective_s=objective_s,
-        bound_s=lower_bound_s(problem, evaluator.tables),
+        bound_s=bound.seconds,
+        bound_argument=bound.argument,
         best_single_device_s=best_single_device_s(evaluator),
         evaluations=used,
         scores={**scores, policy: objective_s},

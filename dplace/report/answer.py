@@ -24,6 +24,8 @@ class PlaceAnswer:
     """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
     evaluations: int
     """Placements that were simulated."""
+    bound_argument: str = ""
+    """Which argument gave the bound; empty where that is not known."""
     measured_share: float = 0.0
     """Fraction of the predicted time on one device that is measured; the rest is modelled."""
     warnings: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class PlaceAnswer:
             "makespan_s": plan.makespan_s,
             "bottleneck_s": plan.bottleneck_s,
             "bound_s": plan.bound_s,
+            "bound_argument": self.bound_argument or None,
             "gap_to_bound": self.gap_to_bound,
             "best_single_device_s": plan.best_single_device_s,
             "devices": [device_json(device) for device in plan.devices],

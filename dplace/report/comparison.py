@@ -59,6 +59,8 @@ class ComparedModel:
     unit_s: float = 1e-3
     bound_s: float = 0.0
     """No placement is faster; 0 where no policy found one."""
+    bound_argument: str = ""
+    """Which argument gave the bound; empty where that is not known."""
     best_single_device_s: float = math.inf
     """``inf`` if no device holds it all."""
     rows: tuple[PolicyRow, ...] = ()
@@ -144,6 +146,7 @@ def _flat(comparison: Comparison, model: ComparedModel, row: PolicyRow) -> dict[
         "makespan_s": row.best_s if found else None,
         "mean_makespan_s": row.mean_s if found else None,
         "bound_s": model.bound_s,
+        "bound_argument": model.bound_argument or None,
         "gap_to_bound": gap(row.best_s, model.bound_s) if found else None,
         "best_single_device_s": single_s,
         "speed_up": single_s / row.best_s

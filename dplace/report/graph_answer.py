@@ -44,6 +44,8 @@ class GraphAnswer:
     """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
     evaluations: int
     """Placements that were simulated."""
+    bound_argument: str = ""
+    """Which argument gave the bound; empty where that is not known."""
     out: Path | None = None
     """The folder that the answer was written to; None when it was not written."""
     warnings: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class GraphAnswer:
             "makespan": self.makespan_s / self.unit_s,
             "makespan_s": self.makespan_s,
             "bound_s": self.bound_s,
+            "bound_argument": self.bound_argument or None,
             "gap_to_bound": self.gap_to_bound,
             "best_single_device_s": self.best_single_device_s,
             "devices": [device_json(device) for device in self.devices],

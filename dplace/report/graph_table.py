@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dplace.report.graph_answer import GraphAnswer
 from dplace.report.plain import figure_text, size_text
-from dplace.report.table import device_table, facts
+from dplace.report.table import bound_text, device_table, facts
 
 __all__ = ["graph_table"]
 
@@ -48,7 +48,7 @@ def graph_facts(answer: GraphAnswer) -> list[tuple[str, str]]:
             if math.isfinite(single_s)
             else "none has the memory for all",
         ),
-        ("Bound", f"no placement takes less than {_figure(answer, answer.bound_s)}"),
+        ("Bound", bound_text(_figure(answer, answer.bound_s), answer.bound_argument)),
         ("Transfers", f"{answer.transfers}{sent}"),
         ("Policy", _policy_text(answer)),
     ]

@@ -19,7 +19,7 @@ def place_table(answer: PlaceAnswer) -> RenderableType:
     """Return the placement for people: a headline, the devices, the figures, what to do next."""
     plan = answer.plan
     lines = [
-        *plan_facts(plan, answer.transfers, answer.transfer_bytes),
+        *plan_facts(plan, answer.transfers, answer.transfer_bytes, answer.bound_argument),
         ("Times", times_text(answer.measured_share)),
         ("Policy", policy_text(answer)),
     ]
@@ -79,13 +79,15 @@ def device_table(
     return table
 
 
-def plan_facts(plan: Plan, transfers: int, transfer_bytes: int) -> list[tuple[str, str]]:
+def plan_facts(
+    plan: Plan, transfers: int, transfer_bytes: int, bound_argument: str = ""
+) -> list[tuple[str, str]]:
     """Return what a plan is, as pairs of a word and its value."""
     lines = [
         ("Model", f"{plan.model} ({optimize_text(plan)})"),
         ("Cluster", plan.cluster),
         ("One device", single_text(plan)),
-        ("Bound", f"no placement takes less than {time_text(plan.bound_s)}"),
+        ("Bound", bound_text(time_text(plan.bound_s), bound_argument)),
         ("Transfers", f"{transfers}, {size_text(transfer_bytes)} in all"),
         ("Parts", str(len(plan.parts))),
     ]
@@ -95,6 +97,12 @@ def plan_facts(plan: Plan, transfers: int, transfer_bytes: int) -> list[tuple[st
         sizes = ", ".join(f"{name}={size}" for name, size in plan.dims.items())
         lines.insert(1, ("Dimensions", sizes))
     return lines
+
+
+def bound_text(figure: str, argument: str) -> str:
+    """Return in words what no placement can beat, and by which argument where that is known."""
+    by = f", by {argument}" if argument else ""
+    return f"no placement takes less than {figure}{by}"
 
 
 def optimize_text(plan: Plan) -> str:

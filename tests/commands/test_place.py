@@ -90,7 +90,7 @@ Model       towers.onnx (optimized: native, all)
 Dimensions  batch=8
 Cluster     2xCPU
 One device  the best takes 16.00 ms
-Bound       no placement takes less than 8.000 ms
+Bound       no placement takes less than 8.000 ms, by work
 Transfers   1, 4.1 kB in all
 Parts       2
 Times       25 % measured, 75 % modelled
@@ -128,6 +128,7 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
         "makespan_s": 0.010,
         "bottleneck_s": 0.008,
         "bound_s": 0.008,
+        "bound_argument": "work",
         "gap_to_bound": 0.25,
         "best_single_device_s": 0.016,
         "transfers": {"count": 1, "bytes": 4096},
@@ -172,7 +173,7 @@ Cluster     2 devices of the file
 Judged by   moirai, latency
 Times in    file units; one is taken as 1 ms
 One device  the best takes 35.4308
-Bound       no placement takes less than 14.1723
+Bound       no placement takes less than 14.1723, by forks
 Transfers   3
 Policy      auto after 120 evaluations; single 35.4308, heft 18.5
 Answer      out/answer
@@ -198,6 +199,7 @@ def test_json_of_a_cost_graph(dplace: Dplace, record: Record) -> None:
         "unit_s": 1e-3,
         "makespan_s": 0.0177154,
         "bound_s": 0.01417232,
+        "bound_argument": "forks",
         "best_single_device_s": 0.0354308,
         "transfers": {"count": 3, "bytes": 64},
         "scores": {"single": 0.0354308, "heft": 0.0185},

@@ -7,6 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from dplace.bounds import best_bound
 from dplace.cluster import Contention
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.lowering import Evaluator
@@ -242,6 +243,7 @@ def test_a_placement_that_is_given_is_answered_for() -> None:
     given = np.array([0, 1, 0, 1, 0, 1, 0], dtype=np.int32)
     answer = answer_for(problem, given, policy="given")
     assert (answer.policy, answer.evaluations) == ("given", 0)
+    assert (answer.bound_s, answer.bound_argument) == best_bound(problem)
     assert answer.timeline.makespan_s == (1 + 3) + 1 + (1 + 1)
     with pytest.raises(InputError, match="device 2"):
         answer_for(problem, given + 1, policy="given")

@@ -91,6 +91,7 @@ def placed(**changes: Any) -> PlaceAnswer:
         transfer_bytes=4096,
         scores={"single": 0.016, "heft": 0.0112},
         evaluations=120,
+        bound_argument="work",
         measured_share=0.25,
         warnings=("batch is taken as 1",),
     )
@@ -131,6 +132,7 @@ def graph_placed(**changes: Any) -> GraphAnswer:
         transfer_bytes=0,
         scores={"single": 0.0354308, "heft": 0.0185},
         evaluations=120,
+        bound_argument="forks",
         out=Path("out/answer"),
         warnings=("memory looks like bits",),
     )

@@ -40,7 +40,7 @@ Model       towers.onnx (optimized: native, all)
 Dimensions  batch=8
 Cluster     2xCPU
 One device  the best takes 16.00 ms
-Bound       no placement takes less than 8.000 ms
+Bound       no placement takes less than 8.000 ms, by work
 Transfers   1, 4.1 kB in all
 Parts       2
 Times       25 % measured, 75 % modelled
