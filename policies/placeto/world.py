@@ -54,7 +54,6 @@ class World:
         group: Placement | None = None,
         *,
         max_groups: int = MAX_GROUPS,
-        start_times: bool = True,
     ) -> None:
         """Group the ops, and find where episodes start.
 
@@ -62,8 +61,6 @@ class World:
             evaluator: The problem and its simulator.
             group: Shape ``(num_ops,)``: the group of each op; by default ``group_ops`` makes them.
             max_groups: How many groups that makes, at most.
-            start_times: Whether outcomes say when groups start and what devices hold, which takes
-                longer than judging alone; if not, all of them are 0.
 
         Raises:
             UsageError: There are no ops.
@@ -76,7 +73,6 @@ class World:
         self.group = group_ops(evaluator, max_groups) if group is None else group
         self.graph: GroupGraph = group_graph(problem, self.group)
         _, self._heads = np.unique(self.group, return_index=True)
-        self._start_times = start_times
         self._work_s = float(mean_seconds(problem).sum()) or 1.0
         self._memory = np.array([device.memory_bytes for device in problem.cluster.devices])
         self._known: dict[bytes, Outcome] = {}
@@ -142,7 +138,7 @@ class World:
         start = np.zeros(num_groups, dtype=np.float32)
         busy = np.zeros(num_devices, dtype=np.float32)
         full = np.zeros(num_devices, dtype=np.float32)
-        if self._start_times and 0.0 < score.makespan_s < math.inf:
+        if 0.0 < score.makespan_s < math.inf:
             _, timeline = evaluator.run(placement, evaluator.rules[0])
             length_s = timeline.makespan_s or 1.0
             first_s = np.full(num_groups, np.inf)
