@@ -177,7 +177,7 @@ def _measure(
     seed: int,
     limit_s: float,
 ) -> tuple[ModelProfile, list[str]]:
-    """Return the profile of one model, and what was assumed."""
+    """Return the profile of one model, and warnings."""
     from dplace.graph_io.read import read_model
     from dplace.profiles import read_cluster
     from dplace.profiles.measure import Effort
@@ -193,7 +193,7 @@ def _measure(
             scratch=Path(scratch),
             provider=kind.provider,
         )
-        made = profile_model(
+        made, notes = profile_model(
             placeable,
             optimised,
             kind=kind,
@@ -204,7 +204,8 @@ def _measure(
             effort=Effort(limit_s=limit_s),
         )
     # What concerns the roofline model or a split is of no interest here.
-    return made, [note for note in warnings if note.startswith("dynamic dimensions")]
+    assumed = [note for note in warnings if note.startswith("dynamic dimensions")]
+    return made, [*assumed, *notes]
 
 
 def _reported(made: ModelProfile, seconds: float, path: Path) -> ProfiledModel:

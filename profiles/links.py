@@ -23,6 +23,7 @@ from dplace.profiles.catalogue import DeviceKind
 from dplace.profiles.line_fit import fit_line
 from dplace.profiles.link_plans import Chains, Joins, Layout, chains_plan
 from dplace.profiles.machine import date_now, setting_here
+from dplace.profiles.probe import BUSY
 from dplace.profiles.store import LinkCosts
 from dplace.profiles.timing import timed
 from dplace.profiles.turns import Rounds, Turns
@@ -41,10 +42,6 @@ SHAPES: tuple[tuple[int, int, int], ...] = (
 )
 """Channels, height and width, and kernel of the convolutions: 13 kB to 1.6 MB a value."""
 STEPS = 12
-BUSY = (
-    "--links: other processes, or other guests of this machine, were busy nearly all the time, so "
-    "these costs are not to be trusted; measure again when nothing else runs"
-)
 
 
 def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts, tuple[str, ...]]:
@@ -80,7 +77,7 @@ def measure_links(kind: DeviceKind, *, limit_s: float = 45.0) -> tuple[LinkCosts
         between="devices",
         probe_s=turns.best_s,
     )
-    return costs, (BUSY,) if turns.was_disturbed else ()
+    return costs, (f"--links: {BUSY}",) if turns.was_disturbed else ()
 
 
 def _chains(shape: tuple[int, int, int]) -> Chains:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dplace.errors import ModelError
 from dplace.profiles.measured_graph import MeasuredGraph
 from dplace.profiles.ort_profile import NodeEvents, read_node_events
-from dplace.profiles.probe import SpeedProbe, undisturbed
+from dplace.profiles.probe import FEWEST, SpeedProbe, num_undisturbed, undisturbed, waited_s
 from dplace.profiles.timing import SETTLE_RUNS, pinned, quickest, settle, spread, timed
 from dplace.runtime.devices import RunDevice, session_options
 from dplace.runtime.reason import reason
@@ -81,6 +81,8 @@ class OpTimes:
     """Standard error of ``call_s``, as a fraction of it."""
     probe_s: float
     """What the speed probe took beside the calls that ``call_s`` is of."""
+    was_disturbed: bool
+    """Whether there were so few runs with a core of their own that others had to do."""
 
 
 def measure_ops(
@@ -206,7 +208,8 @@ class RunLog:
         self.traced_before = WARMUP
         self._probe = SpeedProbe()
         self._probes_s = [self._probe.take()]
-        self._started_s = time.perf_counter()
+        self._waited_s = [waited_s()]
+        self._seen_s = [time.perf_counter()]
 
     def add_traced(self, seconds: float) -> None:
         """Note a timed run under the profiler."""
@@ -217,11 +220,23 @@ class RunLog:
     def take_probe(self) -> None:
         """Look how quick the core is; to be called after each pair of runs."""
         self._probes_s.append(self._probe.take())
+        self._waited_s.append(waited_s())
+        self._seen_s.append(time.perf_counter())
 
     def kept(self) -> NDArray[np.intp]:
         """Return the numbers of the pairs during which the core was its own."""
-        before, after = np.array(self._probes_s[:-1]), np.array(self._probes_s[1:])
-        return undisturbed(np.stack([before, after], axis=1))
+        return undisturbed(*self._conditions())
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Return whether the core was its own during so few pairs that others had to do."""
+        return num_undisturbed(*self._conditions()) < min(FEWEST, len(self.plain_s) / 2)
+
+    def _conditions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the probes around each pair, and what fraction of it this process waited."""
+        before, after = self._probes_s[:-1], self._probes_s[1:]
+        waited = np.diff(self._waited_s) / np.diff(self._seen_s)
+        return np.stack([before, after], axis=1), waited
 
     def probe_s(self) -> float:
         """Return what a probe took on average beside the plain runs that count."""
@@ -235,7 +250,7 @@ class RunLog:
         runs = len(self.plain_s)
         if runs < LEAST_RUNS:
             return False
-        if time.perf_counter() - self._started_s > effort.limit_s:
+        if time.perf_counter() - self._seen_s[0] > effort.limit_s:
             return True
         if runs < effort.min_runs or len(kept := self.kept()) < effort.min_runs:
             return False
@@ -293,6 +308,7 @@ def _op_times(
         event_s=event_s,
         relative_call_error=call_error,
         probe_s=log.probe_s(),
+        was_disturbed=log.was_disturbed,
     )
 
 

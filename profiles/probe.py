@@ -15,16 +15,30 @@ from numpy.typing import NDArray
 from dplace.runtime.devices import session_options
 from dplace.runtime.values import hold
 
-__all__ = ["SpeedProbe", "await_rest", "undisturbed", "waited_s"]
+__all__ = [
+    "BUSY",
+    "WAITING",
+    "SpeedProbe",
+    "await_rest",
+    "num_undisturbed",
+    "undisturbed",
+    "waited_s",
+]
 
 SIZE = 128
 TAKES = 3
 TOLERANCE = 1.12
 """How much slower than at its best the probe may be; a core that is held up is slower by more."""
+WAITING = 5.0
+"""How much slower it counts as to have waited for a core all the time: 1 in 50 counts as 1.1."""
 LOOK_S, QUIET_LOOKS = 0.005, 6
 """How often to look whether others compute, and how many times in a row nobody does at rest."""
 FEWEST = 8
 """Measurements to keep even if all were disturbed: the least."""
+BUSY = (
+    "other processes, or other guests of this machine, were busy nearly all the time, so what was "
+    "measured is not to be trusted; measure again when nothing else runs"
+)
 
 
 class SpeedProbe:
@@ -85,20 +99,35 @@ def await_rest(limit_s: float) -> None:
         time.sleep(LOOK_S)
 
 
-def undisturbed(probes_s: NDArray[np.float64]) -> NDArray[np.intp]:
+def undisturbed(
+    probes_s: NDArray[np.float64], waited: NDArray[np.float64] | None = None
+) -> NDArray[np.intp]:
     """Return the indices of the measurements during which every core ran at its own speed.
 
     Args:
         probes_s: Shape ``(num_measurements, num_probes)``: what the probes beside each took; each
             column is of one core.
+        waited: Shape ``(num_measurements,)``: fraction of the time that threads waited for a core.
 
     >>> undisturbed(np.array([[1.0, 1.0], [1.5, 1.0]] * 8)).tolist()
     [0, 2, 4, 6, 8, 10, 12, 14]
     """
     if not len(probes_s):
         return np.zeros(0, dtype=np.intp)
-    slowness = (probes_s / probes_s.min(axis=0)).max(axis=1)
+    slowness = _slowness(probes_s, waited)
     kept = np.flatnonzero(slowness <= TOLERANCE)
     if len(kept) < FEWEST:
         kept = np.sort(np.argsort(slowness, kind="stable")[:FEWEST])
     return kept
+
+
+def num_undisturbed(probes_s: NDArray[np.float64], waited: NDArray[np.float64]) -> int:
+    """Return how many such measurements there are; arguments as for ``undisturbed``."""
+    return int((_slowness(probes_s, waited) <= TOLERANCE).sum())
+
+
+def _slowness(
+    probes_s: NDArray[np.float64], waited: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    slowness: NDArray[np.float64] = (probes_s / probes_s.min(axis=0)).max(axis=1)
+    return slowness if waited is None else slowness + WAITING * waited

@@ -13,6 +13,7 @@ from dplace.profiles.catalogue import DeviceKind
 from dplace.profiles.machine import date_now, setting_here
 from dplace.profiles.measure import Effort, OpTimes, measure_ops
 from dplace.profiles.measured_graph import measured_graph
+from dplace.profiles.probe import BUSY
 from dplace.profiles.signature import OpSignature, op_signatures
 from dplace.profiles.store import ModelProfile, OpTime
 from dplace.runtime.devices import RunDevice, usable_cores
@@ -32,8 +33,8 @@ def profile_model(
     inputs: Mapping[str, Value] | None = None,
     seed: int = 0,
     effort: Effort | None = None,
-) -> ModelProfile:
-    """Measure the ops of a model on a device of this machine.
+) -> tuple[ModelProfile, tuple[str, ...]]:
+    """Return what the ops of a model take on a device of this machine, and warnings.
 
     Args:
         dims: A size for each dynamic dimension.
@@ -65,7 +66,7 @@ def profile_model(
         folder=folder,
         effort=effort,
     )
-    return ModelProfile(
+    made = ModelProfile(
         setting=setting_here(kind),
         date=date_now(),
         model=optimised.original.name,
@@ -78,6 +79,7 @@ def profile_model(
         probe_s=times.probe_s,
         ops=_by_signature(op_signatures(placeable), times),
     )
+    return made, (f"{made.model}: {BUSY}",) if times.was_disturbed else ()
 
 
 def local_device(kind: DeviceKind) -> RunDevice:

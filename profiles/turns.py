@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.profiles.probe import SpeedProbe, await_rest, waited_s
+from dplace.profiles.probe import WAITING, SpeedProbe, await_rest, waited_s
 from dplace.profiles.timing import pinned, settle
 from dplace.runtime.devices import usable_cores
 
@@ -21,8 +21,6 @@ __all__ = ["Rounds", "Turns", "even_rounds", "num_even"]
 LEAST_ROUNDS = 15
 EVEN = 1.1
 """How many times as slow as the fastest one the slowest probe of an even round may be."""
-WAITING = 5.0
-"""How uneven a round is that waited for a core all the time: 1 in 50 makes it uneven."""
 FEWEST = 10
 """Even rounds to keep at least: if there are fewer, the most even ones."""
 LONGER = 4

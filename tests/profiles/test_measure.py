@@ -1,5 +1,6 @@
 """Measuring ops: what the profiler adds is taken out, and real runs on small models."""
 
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from dplace.profiles.measure import (
     net_seconds,
 )
 from dplace.profiles.ort_profile import NodeEvents, read_node_events
-from dplace.profiles.probe import undisturbed
+from dplace.profiles.probe import SpeedProbe, num_undisturbed, undisturbed
 from dplace.profiles.profiling import profile_model
 from dplace.profiles.store import ModelProfile
 from dplace.profiles.timing import SETTLE_RUNS, SETTLE_S, quickest, settle, spread
@@ -75,6 +76,38 @@ def test_disturbed_runs_are_left_out_if_there_are_others() -> None:
     assert undisturbed(np.zeros((0, 2))).tolist() == []
 
 
+def test_runs_that_waited_for_their_core_are_left_out_if_there_are_others() -> None:
+    probes, waited = np.ones((30, 2)), np.zeros(30)
+    waited[10:] = 0.3
+    assert undisturbed(probes, waited).tolist() == list(range(10))
+    assert num_undisturbed(probes, waited) == 10
+
+
+@pytest.mark.parametrize(
+    ("shares", "kept", "was_disturbed"),
+    [
+        ([0.0] * 4, 4, False),
+        ([0.5, 0.0, 0.5, 0.5], 4, True),
+        ([0.0] * 20 + [0.5] * 20, 20, False),
+        ([0.0] * 7 + [0.5] * 20, 8, True),
+    ],
+)
+def test_a_log_tells_whether_the_core_was_its_own(
+    monkeypatch: pytest.MonkeyPatch, shares: list[float], kept: int, was_disturbed: bool
+) -> None:
+    waits = iter(np.cumsum([0.0, *shares]).tolist())
+    seconds = itertools.count()
+    monkeypatch.setattr(measure, "waited_s", lambda: next(waits))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    monkeypatch.setattr(SpeedProbe, "take", lambda _: 4e-5)
+    log = RunLog()
+    for _ in shares:
+        log.plain_s.append(1e-3)
+        log.take_probe()
+    assert len(log.kept()) == kept
+    assert log.was_disturbed == was_disturbed
+
+
 def test_only_timed_runs_under_the_profiler_count() -> None:
     log = RunLog()
     for _ in range(2):
@@ -110,7 +143,7 @@ def profiled(
     optimised = optimise(source, mode=mode, opt_level="all", scratch=folder)
     groups = fused_groups(optimised, folder) if mode == "portable" else ()
     placeable = build_op_graph(optimised.model, observe(optimised.model, dims or {}), groups)
-    return profile_model(
+    found, _ = profile_model(
         placeable,
         optimised,
         kind=device_kind("CPU"),
@@ -119,6 +152,7 @@ def profiled(
         inputs=inputs,
         effort=effort,
     )
+    return found
 
 
 def test_a_quick_profile_of_a_real_run(tmp_path: Path) -> None:
