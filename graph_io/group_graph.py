@@ -45,7 +45,7 @@ class GroupGraph:
     edges: NDArray[np.int64]
     """Shape ``(num_edges, 2)``: which group feeds which, each pair once and sorted."""
     edge_sent: Float
-    """Shape ``(num_edges,)``: ``log1p`` of the mean time that the pair's values take."""
+    """Shape ``(num_edges,)``: mean time that the pair's values take, in mean groups."""
     features: Float
     """Shape ``(num_groups, len(GROUP_FEATURES))``."""
     sent: Float
@@ -60,6 +60,9 @@ class GroupGraph:
     link: Float
     """Shape ``(num_devices, num_devices)``: time of a transfer from row to column against the mean
     pair's; 0 on the diagonal."""
+
+    unit_s: float
+    """The mean group's time in seconds, what times are told in."""
 
     @property
     def num_groups(self) -> int:
@@ -111,13 +114,14 @@ def group_graph(problem: Problem, group: NDArray[np.int32]) -> GroupGraph:
     return GroupGraph(
         group=np.asarray(group, dtype=np.int32),
         edges=edges,
-        edge_sent=_scaled(np.log1p(edge_s / unit_s)),
+        edge_sent=(edge_s / unit_s).astype(np.float32),
         features=_scaled(features),
         sent=(leaving / unit_s).astype(np.float32),
         run=(run_s / unit_s).astype(np.float32),
         allowed=allowed,
         device_features=_scaled(_device_features(problem, run_s, allowed, memory, unit_s)),
         link=_scaled(_link_factors(pair_s)),
+        unit_s=unit_s,
     )
 
 

@@ -44,6 +44,7 @@ FOREIGN_ALLOWED = {
     "graph_io/to_dgl.py": {"onnx", "onnx_ir", "dgl"},
     "policies": {"dgl", "torch"},
     "policies/placeto": {"dgl", "torch"},
+    "policies/rnn": {"torch"},
     "policies/placeto/environment.py": {"gymnasium"},
     "profiles": {"onnx", "onnx_ir", "onnxruntime"},
 }
@@ -55,6 +56,7 @@ SLOW_AT_TOP = {
     ("dplace/runtime", "onnxruntime"),
     ("policies/placeto", "dgl"),
     ("policies/placeto", "torch"),
+    ("policies/rnn", "torch"),
 }
 
 

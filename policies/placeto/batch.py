@@ -32,6 +32,8 @@ class Batch:
     of dgl know nothing else."""
     feeds: Tensor
     """Shape ``(2, num_edges)``: from which row of ``N`` to which the ``feeds`` edges go."""
+    feed_time: Tensor
+    """Shape ``(num_edges,)``: mean time that the values of each take, in mean groups."""
     shrink: dict[Edges, Tensor]
     """Shape ``(N, 1)``: one over the root of the number of edges that end at each group."""
     sizes: Tensor
@@ -77,6 +79,7 @@ class Batch:
             feeds=torch.cat(
                 [self.feeds + len(self.graph_of) * index for index in range(times)], dim=1
             ),
+            feed_time=self.feed_time.repeat(times),
             shrink={edges: shrink.repeat(times, 1) for edges, shrink in self.shrink.items()},
             sizes=self.sizes.repeat(times),
             graph_of=self.graph_of.repeat(times) + offsets * num,
@@ -125,6 +128,10 @@ class Moment(NamedTuple):
     """Shape ``(B,)``, int64: the group that is to be placed, as a row of ``N``."""
     start: Tensor
     """Shape ``(N,)``: when each group starts, as a share of the makespan."""
+    end: Tensor
+    """Shape ``(N,)``: when each group ends, as a share of the makespan."""
+    length: Tensor
+    """Shape ``(B,)``: the makespan in mean groups."""
     usage: Tensor
     """Shape ``(B, D, 2)``: how long each device works and how full it is."""
 
@@ -156,6 +163,7 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
     return Batch(
         graphs={"feeds": whole["feeds"], "fed_by": whole["fed_by"]},
         feeds=feeds.to(device),
+        feed_time=whole.edges["feeds"].data["sent"].to(device),
         shrink={
             "feeds": _shrink(feeds[1], num_groups).to(device),
             "fed_by": _shrink(feeds[0], num_groups).to(device),
@@ -211,5 +219,7 @@ def moment(batch: Batch, states: Sequence[State]) -> Moment:
         visited=joined([state.visited for state in states], torch.float32),
         current=torch.from_numpy(current).to(device) + batch.first,
         start=joined([state.outcome.start for state in states], torch.float32),
+        end=joined([state.outcome.end for state in states], torch.float32),
+        length=torch.tensor([state.outcome.length for state in states]).to(device, torch.float32),
         usage=torch.from_numpy(usage).to(device),
     )

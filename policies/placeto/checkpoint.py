@@ -1,7 +1,7 @@
 """Policies as files: safetensors, with all that is needed to use one in its JSON header.
 
 The header's entry ``dplace`` is JSON: ``format`` and ``version``, the network's ``shape``, the
-``node_features`` and ``device_features`` that it was trained to see, in order, ``training``, what
+``node_features``, ``device_features`` and ``moment_features`` that it was trained to see, in order, ``training``, what
 the trainer wants to tell, and a ``digest`` of all this and the weights.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from dplace.errors import InputError, UsageError
 from dplace.graph_io.group_graph import DEVICE_FEATURES
 from dplace.new_file import new_file
-from dplace.policies.placeto.network import NODE_FEATURES, PlacetoNetwork, Shape
+from dplace.policies.placeto.network import MOMENT_FEATURES, NODE_FEATURES, PlacetoNetwork, Shape
 
 __all__ = ["Checkpoint", "load_policy", "save_policy"]
 
@@ -106,6 +106,7 @@ def _expected() -> dict[str, Any]:
         "version": VERSION,
         "node_features": list(NODE_FEATURES),
         "device_features": list(DEVICE_FEATURES),
+        "moment_features": list(MOMENT_FEATURES),
     }
 
 

@@ -22,9 +22,9 @@ __all__ = ["Episode", "EpisodeRules", "Order", "Reward", "Start", "State"]
 
 Placement = NDArray[np.int32]
 
-Order = Literal["topological", "random"]
+Order = Literal["topological", "random", "mixed"]
 Reward = Literal["each-move", "final"]
-Start = Literal["single", "random"]
+Start = Literal["single", "random", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,12 @@ class EpisodeRules:
     """How episodes go."""
 
     order: Order = "topological"
-    """In which order groups are visited; ``reset`` takes any other."""
+    """In which order groups are visited, or one of the two by chance; ``reset`` takes any other."""
     reward: Reward = "each-move"
     """What each move gains, or the same in one at the end."""
     start: Start = "single"
-    """The placement before the first move: the best single device, or a random one."""
+    """The placement before the first move: the best single device, a random one, or, by chance, one
+    of the two or the best placement met so far."""
 
 
 class State(NamedTuple):
@@ -95,13 +96,11 @@ class Episode:
         world = self.world
         every = np.arange(world.num_groups)
         if order is None:
-            order = self._topological
-            if self.rules.order == "random":
-                order = self._rng.permutation(world.num_groups)
+            order = self._first_order()
         elif not np.array_equal(np.sort(order, axis=None), every) or order.ndim != 1:
             raise UsageError(f"order: expected each of {world.num_groups} groups once")
         if start is None:
-            start = world.single if self.rules.start == "single" else world.random(self._rng)
+            start = self._first_placement()
         else:
             if start.shape != every.shape or not np.isin(start, range(world.num_devices)).all():
                 raise UsageError(
@@ -118,6 +117,23 @@ class Episode:
         self._outcome = self._first = world.outcome(self._placement)
         self._note()
         return self.state
+
+    def _first_order(self) -> NDArray[np.int64]:
+        order = self.rules.order
+        if order == "mixed":
+            order = "random" if self._rng.random() < 0.5 else "topological"
+        if order == "random":
+            return self._rng.permutation(self.world.num_groups)
+        return self._topological
+
+    def _first_placement(self) -> Placement:
+        start = self.rules.start
+        if start == "mixed":
+            draw = self._rng.random()
+            if draw < 0.3:
+                return self.best
+            start = "random" if draw < 0.4 else "single"
+        return self.world.single if start == "single" else self.world.random(self._rng)
 
     @property
     def is_over(self) -> bool:

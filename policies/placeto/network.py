@@ -20,7 +20,7 @@ from dplace.errors import UsageError
 from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
 from dplace.policies.placeto.batch import Batch, Edges, Moment
 
-__all__ = ["NODE_FEATURES", "PlacetoNetwork", "Pool", "Shape", "features_of"]
+__all__ = ["MOMENT_FEATURES", "NODE_FEATURES", "PlacetoNetwork", "Pool", "Shape", "features_of"]
 
 Pool = Literal["ancestors", "descendants", "parallel", "self"]
 
@@ -34,6 +34,11 @@ NODE_FEATURES = (
 its values there; the last three times through ``log1p``."""
 
 
+MOMENT_FEATURES = ("busy", "full", "ready", "free", "finish")
+"""Of a device at one step: how long it works and how full it is; when the current group has its
+inputs there, when what was visited there ends, and when the group would end there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What a network is made of; a checkpoint needs nothing else to be built again."""
@@ -44,6 +49,9 @@ class Shape:
     """How many edges a message travels, in each direction; 0 for none."""
     pools: tuple[Pool, ...] = get_args(Pool)
     """What the classifier sees beside the devices, each at most once."""
+    moments: bool = True
+    """Whether it sees what list scheduling decides by (``MOMENT_FEATURES``), which the paper's does
+    not."""
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -84,6 +92,28 @@ def features_of(batch: Batch, moment: Moment) -> Tensor:
     return torch.cat([shared[:, None].expand(-1, num_devices, -1), of_device], dim=2)
 
 
+def of_moment(batch: Batch, moment: Moment) -> Tensor:
+    """Return what sets devices apart at this step, shape ``(B, D, len(MOMENT_FEATURES))``.
+
+    This is what list scheduling decides by (HEFT, Topcuoglu et al., 2002; Doppler, 2026, shows its
+    policy the like): three moments, in mean groups and told from the earliest end anywhere.
+    """
+    num_graphs, num_devices = batch.present.shape
+    end = moment.end * moment.length[batch.graph_of]  # (N,)
+    floor = end.new_zeros(num_graphs, num_devices)
+    feeding = moment.current[batch.graph_of[batch.feeds[1]]] == batch.feeds[1]
+    source, graph = batch.feeds[0, feeding], batch.graph_of[batch.feeds[1, feeding]]
+    away = batch.link[graph, moment.placement[source]]  # (edges of current groups, D)
+    arrival = end[source, None] + batch.feed_time[feeding, None] * away
+    ready = floor.scatter_reduce(0, graph[:, None].expand_as(arrival), arrival, "amax")
+    cell = batch.graph_of * num_devices + moment.placement  # (N,)
+    free = floor.flatten().scatter_reduce(0, cell, end * moment.visited, "amax").view_as(floor)
+    finish = torch.maximum(ready, free) + batch.run[moment.current]
+    earliest = finish.masked_fill(~batch.allowed[moment.current], torch.inf).amin(1, keepdim=True)
+    moments = torch.stack([ready, free, finish], dim=2) - earliest[:, :, None]
+    return torch.cat([moment.usage, moments.sign() * torch.log1p(moments.abs())], dim=2)
+
+
 class Messages(nn.Module):
     """Rounds of messages along one kind of edges: ``e <- g(sum of f(e) over neighbours) + x``."""
 
@@ -120,7 +150,8 @@ class PlacetoNetwork(nn.Module):
         self.before_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
         self.after_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
         pooled = 2 * width * len(self.shape.pools)
-        seen = pooled + len(others) + len(DEVICE_FEATURES) + 2
+        told = len(MOMENT_FEATURES) if self.shape.moments else 2
+        seen = pooled + len(others) + len(DEVICE_FEATURES) + told
         # The paper's sizes: twice the four pools of two directions, then once.
         self.of_device = nn.Linear(seen, 16 * width)
         self.of_all = nn.Linear(seen, 16 * width, bias=False)
@@ -139,7 +170,8 @@ class PlacetoNetwork(nn.Module):
         """Return unnormalised log-probabilities of devices, ``-inf`` where masked; ``(B, D)``."""
         own = self.transform(features_of(batch, moment))  # (N, D, width)
         embedding = torch.cat([self.down(batch, own), self.up(batch, own)], dim=2)
-        seen = [*self._pools(batch, moment, embedding), batch.devices, moment.usage]
+        told = of_moment(batch, moment) if self.shape.moments else moment.usage
+        seen = [*self._pools(batch, moment, embedding), batch.devices, told]
         each = torch.cat(seen, dim=2)  # (B, D, seen)
         present = batch.present[:, :, None]
         mean = (each * present).sum(1) / present.sum(1)  # (B, seen)

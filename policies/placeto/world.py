@@ -39,6 +39,10 @@ class Outcome(NamedTuple):
     """Log of the run time, told in the work of all ops, with the penalty above memory."""
     start: Float
     """Shape ``(num_groups,)``: when each group starts, as a share of the makespan."""
+    end: Float
+    """Shape ``(num_groups,)``: when each group's last op ends, as a share of the makespan."""
+    length: float
+    """The makespan, in the mean time of a group; 0 where nothing can run."""
     busy: Float
     """Shape ``(num_devices,)``: share of the makespan for which each device works, at most 2."""
     full: Float
@@ -73,6 +77,9 @@ class World:
         self.group = group_ops(evaluator, max_groups) if group is None else group
         self.graph: GroupGraph = group_graph(problem, self.group)
         _, self._heads = np.unique(self.group, return_index=True)
+        self._by_group = np.argsort(self.group, kind="stable")
+        counts = np.bincount(self.group)
+        self._begin = np.cumsum(counts) - counts
         self._work_s = float(mean_seconds(problem).sum()) or 1.0
         self._memory = np.array([device.memory_bytes for device in problem.cluster.devices])
         self._known: dict[bytes, Outcome] = {}
@@ -136,17 +143,22 @@ class World:
             log_time += ANY_OVERFLOW + OVERFLOW * lacking
         num_groups, num_devices = self.graph.allowed.shape
         start = np.zeros(num_groups, dtype=np.float32)
+        end = np.zeros(num_groups, dtype=np.float32)
         busy = np.zeros(num_devices, dtype=np.float32)
         full = np.zeros(num_devices, dtype=np.float32)
+        length = 0.0
         if 0.0 < score.makespan_s < math.inf:
             _, timeline = evaluator.run(placement, evaluator.rules[0])
             length_s = timeline.makespan_s or 1.0
-            first_s = np.full(num_groups, np.inf)
-            np.minimum.at(first_s, self.group, timeline.op_start_s)
-            start[:] = first_s / length_s
+            # ``_by_group`` lists the ops group by group; no group is empty.
+            start[:] = np.minimum.reduceat(timeline.op_start_s[self._by_group], self._begin)
+            end[:] = np.maximum.reduceat(timeline.op_end_s[self._by_group], self._begin)
+            start /= length_s
+            end /= length_s
+            length = length_s / self.graph.unit_s
             busy[:] = np.minimum(timeline.busy_s / length_s, 2.0)
             full[:] = np.minimum(timeline.peak_bytes / self._memory, 2.0)
-        return Outcome(score, min(log_time, WORST), start, busy, full)
+        return Outcome(score, min(log_time, WORST), start, end, length, busy, full)
 
 
 def topological(graph: GroupGraph) -> NDArray[np.int64]:

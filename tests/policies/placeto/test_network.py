@@ -14,7 +14,7 @@ from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.batch import Edges, _sums_by_torch, make_batch, moment
 from dplace.policies.placeto.episode import State
-from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape
+from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape, of_moment
 from dplace.policies.placeto.world import World
 from dplace.problem import Problem
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
@@ -191,7 +191,7 @@ SEEN_BY: dict[Pool, int] = {"ancestors": 0, "descendants": 3, "parallel": 4, "se
 def test_a_pool_sees_its_own_groups_and_no_others(pool: Pool) -> None:
     one = diamond_world()
     seen = state(one)._replace(current=1, visited=np.zeros(5, dtype=np.bool_))
-    net = network(Shape(pools=(pool,), rounds=0))
+    net = network(Shape(pools=(pool,), rounds=0, moments=False))
     before = logits(net, [one], [seen])
     for group in range(5):
         visited = np.arange(5) == group
@@ -207,10 +207,30 @@ def test_messages_travel_an_edge_a_round_in_either_direction() -> None:
     last = seen._replace(visited=np.arange(5) == 3)
     lone = seen._replace(visited=np.arange(5) == 4)
     for rounds in range(4):
-        net = network(Shape(pools=("self",), rounds=rounds))
+        net = network(Shape(pools=("self",), rounds=rounds, moments=False))
         before = logits(net, [one], [seen])
         assert torch.equal(before, logits(net, [one], [last])) == (rounds < 2)
         assert torch.equal(before, logits(net, [one], [lone]))
+
+
+def test_the_moments_of_list_scheduling_by_hand() -> None:
+    one = diamond_world()
+    # Group 0 (1 s) ran on device 0, group 1 (2 s) on device 1; a hand-over takes 2 s.
+    placement = np.array([0, 1, 0, 0, 0], dtype=np.int32)
+    outcome = one.outcome(placement)._replace(
+        end=np.array([0.1, 0.5, 1.0, 1.0, 1.0], dtype=np.float32), length=10.0
+    )
+    seen = State(placement, np.array([True, True, False, False, False]), 2, outcome)
+    batch = make_batch([one.graph])
+    unit_s = one.graph.unit_s
+    assert unit_s == pytest.approx(3.0)
+    found = of_moment(batch, moment(batch, [seen]))[0, :, 2:]
+    ready = np.array([1.0, 1.0 + 2.0 / unit_s])
+    free = np.array([1.0, 5.0])
+    finish = np.maximum(ready, free) + 1.0
+    told = np.stack([ready, free, finish], axis=1) - finish.min()
+    wanted = np.sign(told) * np.log1p(np.abs(told))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("left_out", POOLS)
