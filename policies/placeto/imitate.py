@@ -18,6 +18,7 @@ from torch import nn
 
 from dplace.policies.placeto.batch import make_batch, moment
 from dplace.policies.placeto.episode import Episode, EpisodeRules, State
+from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_learner
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import one_thread, play
 from dplace.policies.placeto.teacher import classes_of, matched, renumbered
@@ -128,6 +129,30 @@ class Imitation:
         self.updates_done += 1
         agreement = (logits.argmax(1) == wanted).float().mean()
         return Imitated(self.updates_done - 1, float(loss.detach()), float(agreement))
+
+    def state(self) -> Kept:
+        """Return all that later updates depend on, beside worlds, targets and settings."""
+        kept = keep_learner(*self._learner())
+        kept.told["updates_done"] = self.updates_done
+        for index, walked in enumerate(self._walked):
+            for name in _Walked._fields:
+                rows = [torch.from_numpy(getattr(episode, name)) for episode in walked]
+                kept.put_row(f"walked.{index}.{name}", rows)
+        return kept
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a state, with worlds, targets and settings as they were."""
+        restore_learner(kept, *self._learner())
+        self.updates_done = kept.told["updates_done"]
+        for index, walked in enumerate(self._walked):
+            rows = [kept.row(f"walked.{index}.{name}") for name in _Walked._fields]
+            walked.clear()
+            walked.extend(
+                _Walked(*(tensor.numpy() for tensor in row)) for row in zip(*rows, strict=True)
+            )
+
+    def _learner(self) -> Learner:
+        return self.network, self._optimiser, self._rng, self._generator, self._episodes
 
     def _choose(self) -> list[int]:
         num = len(self._worlds)

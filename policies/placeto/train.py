@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from dplace.policies.placeto.batch import Batch, make_batch, moment
 from dplace.policies.placeto.episode import Episode, EpisodeRules
+from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_learner
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import Played, one_thread, play
 from dplace.policies.placeto.world import World
@@ -159,6 +160,26 @@ class Trainer:
                 for row in self._episodes
             ),
         )
+
+    def state(self) -> Kept:
+        """Return all that later updates depend on, beside worlds and settings."""
+        kept = keep_learner(*self._learner())
+        kept.told["updates_done"] = self.updates_done
+        for index, rounds in enumerate(self._returns):
+            kept.put_row(f"returns.{index}", rounds)
+        return kept
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a state, with worlds and settings as they were."""
+        restore_learner(kept, *self._learner())
+        self.updates_done = kept.told["updates_done"]
+        for index, rounds in enumerate(self._returns):
+            rounds.clear()
+            rounds.extend(kept.row(f"returns.{index}"))
+
+    def _learner(self) -> Learner:
+        episodes = [episode for row in self._episodes for episode in row]
+        return self.network, self._optimiser, self._rng, self._generator, episodes
 
     def _backward(
         self, batch: Batch, played: Played, advantages: Tensor, entropy_weight: float
