@@ -9,9 +9,12 @@ import typer
 
 from dplace.commands.compare import compare
 from dplace.commands.doctor import doctor
+from dplace.commands.finetune import finetune
 from dplace.commands.generate import generate
 from dplace.commands.inspect_model import inspect_model
 from dplace.commands.place import place
+from dplace.commands.policies import policies
+from dplace.commands.pretrain import pretrain
 from dplace.commands.profile import profile
 from dplace.commands.run import run
 from dplace.commands.simulate import simulate
@@ -34,6 +37,9 @@ app.command("run")(run)
 app.command("simulate")(simulate)
 app.command("compare")(compare)
 app.command("profile")(profile)
+app.command("pretrain")(pretrain)
+app.command("finetune")(finetune)
+app.command("policies")(policies)
 app.command("inspect")(inspect_model)
 app.command("generate")(generate)
 app.command("doctor")(doctor)

@@ -64,7 +64,8 @@ Policy = Annotated[
         "--policy",
         metavar="POLICY",
         help="How to decide: single, random, packing, heft, critical-path, m-topo, m-etf, m-sct, "
-        "metis, search; exhaustive for small graphs; or auto, which takes the best of the "
+        "metis, search; exhaustive for small graphs; placeto, the shipped policy that fits, or the "
+        "path of one that dplace pretrain or finetune wrote; or auto, which takes the best of the "
         "quick ones and improves it by search.",
     ),
 ]

@@ -1,8 +1,9 @@
 """The road of one model as functions: place, simulate, compare, profile, run, inspect and others.
 
 This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_graph.py (graphs
-with given costs), api_compare.py and api_profile.py, the only modules beside the command line that
-know all rooms. Whatever takes long to import is imported by the function that needs it.
+with given costs), api_compare.py, api_profile.py and api_learn.py with api_learn_models.py
+(policies that are learned), the only modules beside the command line that know all rooms. Whatever
+takes long to import is imported by the function that needs it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dplace.api_graph import (
     graph_problem,
     simulate_graph,
 )
+from dplace.api_learn import finetune, policies, pretrain
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
 from dplace.errors import UsageError
@@ -44,9 +46,12 @@ if TYPE_CHECKING:
 __all__ = [
     "compare",
     "doctor",
+    "finetune",
     "generate",
     "inspect",
     "place",
+    "policies",
+    "pretrain",
     "profile",
     "profile_links",
     "run",
@@ -221,11 +226,11 @@ def _decide(
     placement: Callable[[Problem], NDArray[np.int32]] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Answer:
-    from dplace.policies import policy as policies
+    from dplace.policies import policy as deciding
 
     if placement is not None:
-        return policies.answer_for(problem, placement(problem), policy="given")
-    return policies.place(problem, policy, seed=seed, evaluations=evaluations, progress=progress)
+        return deciding.answer_for(problem, placement(problem), policy="given")
+    return deciding.place(problem, policy, seed=seed, evaluations=evaluations, progress=progress)
 
 
 @overload

@@ -238,16 +238,16 @@ def _checked_policies(policies: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: There is no policy of a name, or no name.
     """
-    from dplace.policies.policy import POLICIES
+    from dplace.policies.policy import POLICIES, policy_named
 
     names = [
         name for word in policies for name in (sorted(POLICIES) if word == ALL_POLICIES else [word])
     ]
     for name in names:
-        if name not in POLICIES:
-            raise UsageError(
-                f"--policies: no policy {name!r}; there are {', '.join(sorted(POLICIES))}"
-            )
+        try:
+            policy_named(name)
+        except UsageError as error:
+            raise UsageError(f"--policies: {error}") from None
     if not names:
         raise UsageError("--policies: expected at least one policy, got none")
     return tuple(dict.fromkeys(names))

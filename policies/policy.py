@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from dplace.policies.auto import auto, race
 from dplace.policies.critical_path import critical_path
 from dplace.policies.exhaustive import exhaustive
 from dplace.policies.heft import heft
+from dplace.policies.learned import PLACETO, Learned, is_policy_path
 from dplace.policies.m_etf import m_etf
 from dplace.policies.m_sct import m_sct
 from dplace.policies.m_topo import m_topo
@@ -27,7 +29,15 @@ from dplace.policies.single import best_single_device_s, single
 from dplace.problem import Problem
 from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["POLICIES", "Answer", "Policy", "answer_for", "default_evaluations", "place"]
+__all__ = [
+    "POLICIES",
+    "Answer",
+    "Policy",
+    "answer_for",
+    "default_evaluations",
+    "place",
+    "policy_named",
+]
 
 
 class Policy(Protocol):
@@ -63,7 +73,25 @@ POLICIES: dict[str, Policy] = {
     "search": search,
     "single": single,
 }
-"""Every policy by the name that ``--policy`` takes."""
+"""Every policy that needs no file, by the name that ``--policy`` takes."""
+
+
+def policy_named(name: str) -> Policy:
+    """Return a policy by its name, or by the path of one that was learned.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    if name == PLACETO:
+        return Learned()
+    if is_policy_path(name):
+        return Learned(Path(name))
+    raise UsageError(
+        f"no policy {name!r}; there are {', '.join(sorted([*POLICIES, PLACETO]))}, and paths of "
+        "policies that dplace pretrain or finetune wrote"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,7 +144,7 @@ def place(
 
     Args:
         problem: What to place, where.
-        policy: A name in ``POLICIES``.
+        policy: A name in ``POLICIES``, ``placeto``, or the path of a policy that was learned.
         seed: Of every random choice; equal seeds give equal answers.
         evaluations: Passes of the simulator that the policy may use; by default what takes about
             two seconds. ``auto`` takes some forty before it searches, however few these are.
@@ -124,18 +152,17 @@ def place(
 
     Raises:
         UsageError: There is no such policy, or it cannot serve the objective.
-        InputError: Some op can go nowhere.
+        InputError: Some op can go nowhere, or the file of a policy cannot be used.
         MemoryLimitError: Nothing that the policy finds fits.
     """
-    if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r}; there are {', '.join(sorted(POLICIES))}")
+    decide = policy_named(policy)
     if evaluations is None:
         evaluations = default_evaluations(problem)
     evaluator = Evaluator(problem)
     evaluator.progress = progress
     rng = np.random.default_rng(seed)
     if policy != "auto":
-        placement = POLICIES[policy](evaluator, rng=rng, evaluations=evaluations)
+        placement = decide(evaluator, rng=rng, evaluations=evaluations)
         return _answer(evaluator, placement, policy, {})
     found = race(evaluator, rng=rng, evaluations=evaluations)
     scores = {

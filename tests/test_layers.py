@@ -35,6 +35,7 @@ FOREIGN = ("dgl", "gymnasium", "numba", "onnx", "onnx_ir", "onnxruntime", "torch
 FOREIGN_ALLOWED = {
     "dplace": set[str](),
     "dplace/api.py": {"onnx"},  # a model in memory is one of the things that it takes
+    "dplace/api_learn_models.py": {"onnx"},
     "dplace/api_model.py": {"onnx"},
     "dplace/api_profile.py": {"onnx"},
     "dplace/runtime": {"onnxruntime", "torch"},

@@ -1,8 +1,9 @@
 """Policies as files: safetensors, with all that is needed to use one in its JSON header.
 
 The header's entry ``dplace`` is JSON: ``format`` and ``version``, the network's ``shape``, the
-``node_features``, ``device_features`` and ``moment_features`` that it was trained to see, in order, ``training``, what
-the trainer wants to tell, and a ``digest`` of all this and the weights.
+``node_features``, ``device_features`` and ``moment_features`` that it was trained to see, in order,
+``training``, what the trainer wants to tell, and a ``digest`` of all this and the weights.
+docs/policy-format.md has them one by one.
 """
 
 import dataclasses

@@ -1,0 +1,87 @@
+"""``placeto``, by name or by the file of a policy: what decides is what a network has learned.
+
+Nothing here imports torch before a policy is asked.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import InputError
+from dplace.lowering import Evaluator
+from dplace.policies.memory import no_room
+
+__all__ = ["PLACETO", "POLICY_FILE", "Learned", "is_policy_path", "policy_file", "shipped"]
+
+PLACETO = "placeto"
+"""The name of the shipped policy that fits what is placed."""
+
+POLICY_FILE = "policy.safetensors"
+"""The policy in a folder that ``finetune`` or ``pretrain`` wrote."""
+
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Places by a network."""
+
+    path: Path | None = None
+    """The file of a policy or the folder that has one; None for the shipped one that fits."""
+
+    def __call__(
+        self, evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int
+    ) -> NDArray[np.int32]:
+        """Return a device for each op, shape ``(num_ops,)``; see ``Policy``.
+
+        Raises:
+            InputError: There is no such policy, or it is damaged.
+            MemoryLimitError: The policy finds nothing that fits.
+        """
+        from dplace.policies.placeto.checkpoint import load_policy
+        from dplace.policies.placeto.policy import fitting, propose
+        from dplace.policies.placeto.world import World
+
+        with shipped() as paths:
+            if self.path is not None:
+                candidates = [load_policy(policy_file(self.path))]
+            elif paths:
+                candidates = [load_policy(path) for path in paths]
+            else:
+                raise InputError(
+                    f"--policy {PLACETO}: no policy comes with this version of dplace; train one "
+                    "with dplace pretrain or dplace finetune, and give its path"
+                )
+        problem = evaluator.problem
+        if problem.num_ops == 0:
+            return np.zeros(0, dtype=np.int32)
+        world = World(evaluator)
+        network = fitting(candidates, world).network
+        devices = propose(network, world, rng=rng, evaluations=evaluations)
+        placement = world.of_ops(devices)
+        score, _ = evaluator.best_rule(placement)
+        if score.overflow_bytes:
+            raise no_room(problem, score, evaluator.overflow_bytes(placement))
+        return placement
+
+
+def policy_file(path: Path) -> Path:
+    """Return the file of a policy that is given as its file or its folder."""
+    return path / POLICY_FILE if path.is_dir() else path
+
+
+def is_policy_path(name: str) -> bool:
+    """Return whether a word for ``--policy`` means a file or a folder."""
+    return "/" in name or name.endswith(SUFFIX) or Path(name).exists()
+
+
+@contextmanager
+def shipped() -> Iterator[list[Path]]:
+    """Yield the files of the policies that come with dplace, by name."""
+    with as_file(files("dplace.policies.pretrained")) as folder:
+        yield sorted(folder.glob(f"*{SUFFIX}"))

@@ -1,0 +1,94 @@
+"""What a trained network proposes for a graph, and which of several networks fits it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dplace.policies.placeto.batch import make_batch
+from dplace.policies.placeto.checkpoint import Checkpoint
+from dplace.policies.placeto.episode import Episode
+from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.rollout import play
+from dplace.policies.placeto.world import World, topological
+
+__all__ = ["fitting", "kind_of", "propose", "told_kind"]
+
+Placement = NDArray[np.int32]
+
+EPISODES = 6
+"""At most so many are played."""
+
+LEAST_SPREAD = 0.05
+"""Kinds closer than this are the same."""
+
+
+def propose(
+    network: PlacetoNetwork, world: World, *, rng: np.random.Generator, evaluations: int
+) -> Placement:
+    """Return the best placement of the groups that a few episodes meet.
+
+    The first goes from the best single device, in topological order, to the most probable device
+    each time; others, while evaluations are left, draw devices and start from the best so far.
+
+    Args:
+        network: The policy.
+        world: What is placed.
+        rng: Of what is drawn.
+        evaluations: How many placements may be judged; one episode is played whatever it takes.
+    """
+    evaluator = world.evaluator
+    batch = make_batch([world.graph])
+    episode = Episode(world, rng=rng)
+    last = evaluator.evaluations + evaluations
+    play(network, batch, [episode], generator=None)
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    for _ in range(EPISODES - 1):
+        if evaluator.evaluations >= last:
+            break
+        episode.reset(start=episode.best)
+        play(network, batch, [episode], generator=generator)
+    return episode.best
+
+
+def kind_of(world: World) -> NDArray[np.float64]:
+    """Return some figures that graphs of a family have in common, whatever they run on."""
+    graph = world.graph
+    place = np.argsort(topological(graph))
+    depth = np.zeros(graph.num_groups)
+    for source, target in graph.edges[np.argsort(place[graph.edges[:, 0]])].tolist():
+        depth[target] = max(depth[target], depth[source] + 1)
+    figures = [
+        *graph.features[:, :2].mean(axis=0, dtype=np.float64),
+        *graph.features[:, :2].std(axis=0, dtype=np.float64),
+        len(graph.edges) / graph.num_groups,
+        depth.max() / graph.num_groups,
+        np.log2(graph.num_groups),
+    ]
+    return np.array(figures)
+
+
+def told_kind(worlds: Sequence[World]) -> dict[str, list[float]]:
+    """Return what is told of the kind of some graphs in the header of their policy."""
+    kinds = np.stack([kind_of(world) for world in worlds])
+    return {
+        "mean": [round(float(figure), 6) for figure in kinds.mean(axis=0)],
+        "spread": [round(float(figure), 6) for figure in kinds.std(axis=0)],
+    }
+
+
+def fitting(policies: Sequence[Checkpoint], world: World) -> Checkpoint:
+    """Return the policy whose graphs were most likely of a world's kind; the first of equals."""
+    here = kind_of(world)
+
+    def surprise(policy: Checkpoint) -> float:
+        try:
+            told = policy.training["kind"]
+            mean, spread = (np.array(told[name], dtype=np.float64) for name in ("mean", "spread"))
+            spread = np.maximum(spread, LEAST_SPREAD)
+            return float((0.5 * ((here - mean) / spread) ** 2 + np.log(spread)).sum())
+        except (KeyError, TypeError, ValueError):  # it tells no kind
+            return np.inf
+
+    return min(policies, key=surprise)

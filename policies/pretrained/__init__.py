@@ -1,0 +1,3 @@
+"""Policies that come with dplace, one safetensors file each: see docs/policy-format.md."""
+
+__all__: list[str] = []
