@@ -17,6 +17,7 @@ from dplace.lowering import Score
 from dplace.policies.placeto.imitate import Imitation, ImitationSettings
 from dplace.policies.placeto.kept import Kept
 from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.ranks import ALONE, Ranks
 from dplace.policies.placeto.teacher import taught
 from dplace.policies.placeto.train import Settings, Trainer
 from dplace.policies.placeto.world import World
@@ -62,19 +63,32 @@ class Course:
     """Trains one network on some worlds; equal seeds do equal things."""
 
     def __init__(
-        self, network: PlacetoNetwork, worlds: Sequence[World], settings: CourseSettings
+        self,
+        network: PlacetoNetwork,
+        worlds: Sequence[World],
+        settings: CourseSettings,
+        *,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """Take a network, which is trained in place, on the device that it is on."""
+        """Take a network, which is trained in place, on the device that it is on.
+
+        Args:
+            network: The policy.
+            worlds: What it is trained on.
+            settings: How.
+            ranks: The processes that share the work, all with the same arguments else.
+        """
         self.network = network
         self.worlds = tuple(worlds)
         self.settings = settings
+        self.ranks = ranks
         self.steps_done = 0
         self.bound_s = [best_bound(w.problem, w.evaluator.tables).seconds for w in self.worlds]
         self.single_s = [_fitting_s(w.outcome(w.single).score) for w in self.worlds]
         self.best_s = list(self.single_s)
         imitation = settings.imitation
         self._imitations = 0 if imitation is None else imitation.updates
-        self._searches = len(self.worlds) if self._imitations else 0
+        self._searches = -(-len(self.worlds) // ranks.size) if self._imitations else 0
         self._targets: list[Placement | None] = []
         self._imitation: Imitation | None = None
         self._trainer: Trainer | None = None
@@ -106,11 +120,24 @@ class Course:
         return Step(stage, number, of, figures, best_s, mean_gap(best_s, self.bound_s))
 
     def _search(self, number: int) -> dict[str, float]:
-        world, settings = self.worlds[number], self.settings
-        target = taught(world, evaluations=settings.evaluations, seed=settings.seed)
-        self._targets.append(target)
-        if target is not None:
-            self._note(number, _fitting_s(world.outcome(target).score))
+        """Let each process find the target of one world."""
+        size = self.ranks.size
+        worlds = self.worlds[number * size : (number + 1) * size]
+        # Devices count from 1 here, so that 0 is no target.
+        found = torch.zeros(size, max(w.num_groups for w in worlds), dtype=torch.int32)
+        for index, world in enumerate(worlds):
+            if index == self.ranks.rank:
+                settings = self.settings
+                target = taught(world, evaluations=settings.evaluations, seed=settings.seed)
+                if target is not None:
+                    found[index, : world.num_groups] = torch.from_numpy(target) + 1
+        self.ranks.total(found)
+        for index, world in enumerate(worlds):
+            row = found[index, : world.num_groups].numpy() - 1
+            target = None if (row < 0).any() else row
+            self._targets.append(target)
+            if target is not None:
+                self._note(number * size + index, _fitting_s(world.outcome(target).score))
         return {}
 
     def _imitate(self) -> dict[str, float]:
@@ -134,6 +161,7 @@ class Course:
             [target for _, target in pairs],
             self.settings.imitation,
             seed=self.settings.seed,
+            ranks=self.ranks,
         )
 
     def _try(self) -> dict[str, float]:
@@ -149,8 +177,8 @@ class Course:
         }
 
     def _new_trainer(self) -> Trainer:
-        settings = self.settings
-        return Trainer(self.network, self.worlds, settings.trials, seed=settings.seed)
+        settings, ranks = self.settings, self.ranks
+        return Trainer(self.network, self.worlds, settings.trials, seed=settings.seed, ranks=ranks)
 
     def _note(self, index: int, best_s: float) -> None:
         self.best_s[index] = min(self.best_s[index], best_s)

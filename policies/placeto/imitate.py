@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from dplace.policies.placeto.batch import make_batch, moment
 from dplace.policies.placeto.episode import Episode, EpisodeRules, State
 from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_learner
 from dplace.policies.placeto.network import PlacetoNetwork
-from dplace.policies.placeto.rollout import one_thread, play
+from dplace.policies.placeto.ranks import ALONE, Ranks, play_together
+from dplace.policies.placeto.rollout import one_thread
 from dplace.policies.placeto.teacher import classes_of, matched, renumbered
 from dplace.policies.placeto.world import World
 
@@ -68,6 +69,16 @@ class _Walked(NamedTuple):
     end: Placement
 
 
+class _Drawn(NamedTuple):
+    """A state of one world, not judged yet."""
+
+    world: int
+    devices: Placement
+    visited: NDArray[np.bool_]
+    current: int
+    target: Placement
+
+
 class Imitation:
     """Trains one network to go where targets are; equal seeds do equal things."""
 
@@ -79,6 +90,7 @@ class Imitation:
         settings: ImitationSettings | None = None,
         *,
         seed: int = 0,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Take a network, which is trained in place, on the device that it is on.
 
@@ -88,6 +100,7 @@ class Imitation:
             targets: A placement of the groups of each.
             settings: How.
             seed: Of all chance.
+            ranks: The processes that share an update, all with the same arguments else.
         """
         self.network = network
         self.settings = settings or ImitationSettings()
@@ -95,6 +108,7 @@ class Imitation:
         self._worlds = tuple(worlds)
         self._targets = tuple(targets)
         self._classes = [classes_of(world.graph) for world in worlds]
+        self._ranks = ranks
         self._rng = np.random.default_rng(seed)
         self._generator = torch.Generator().manual_seed(seed)
         self._device = next(network.parameters()).device
@@ -110,25 +124,33 @@ class Imitation:
             self._walk()
         chosen = self._choose()
         drawn = [[self._draw(index) for index in chosen] for _ in range(settings.states)]
-        states = [state for row in drawn for state, _ in row]
-        wanted = torch.tensor([device for row in drawn for _, device in row], device=self._device)
-
+        own = drawn[self._ranks.share(settings.states)]
         done = self.updates_done / max(1, settings.updates - 1)
         rate = settings.learning_rate
         rate += (settings.last_learning_rate - rate) * min(1.0, done)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
-        batch = make_batch([self._worlds[index].graph for index in chosen], device=self._device)
-        batch = batch.repeat(settings.states)
         self._optimiser.zero_grad()
-        logits = self.network(batch, moment(batch, states))  # (states * graphs, D)
-        loss = nn.functional.cross_entropy(logits, wanted)
-        torch.autograd.backward(loss)
+        told = self._backward(chosen, own) if own else torch.zeros(2, dtype=torch.float64)
+        self._ranks.add_gradients(self.network)
         nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_norm)
         self._optimiser.step()
         self.updates_done += 1
-        agreement = (logits.argmax(1) == wanted).float().mean()
-        return Imitated(self.updates_done - 1, float(loss.detach()), float(agreement))
+        loss, agreement = self._ranks.total(told).tolist()
+        return Imitated(self.updates_done - 1, loss, agreement)
+
+    def _backward(self, chosen: Sequence[int], own: Sequence[Sequence[_Drawn]]) -> Tensor:
+        """Add up the gradients of own states; return loss and agreement, by their share of all."""
+        batch = make_batch([self._worlds[index].graph for index in chosen], device=self._device)
+        batch = batch.repeat(len(own))
+        judged = [self._judged(one) for row in own for one in row]
+        wanted = torch.tensor([device for _, device in judged], device=self._device)
+        logits = self.network(batch, moment(batch, [state for state, _ in judged]))
+        share = len(own) / self.settings.states
+        loss = nn.functional.cross_entropy(logits, wanted) * share  # (states * graphs, D)
+        torch.autograd.backward(loss)
+        agreement = (logits.argmax(1) == wanted).float().mean() * share
+        return torch.stack([loss.detach(), agreement]).cpu().double()
 
     def state(self) -> Kept:
         """Return all that later updates depend on, beside worlds, targets and settings."""
@@ -158,8 +180,8 @@ class Imitation:
         num = len(self._worlds)
         return sorted(self._rng.permutation(num)[: self.settings.graphs].tolist())
 
-    def _draw(self, index: int) -> tuple[State, int]:
-        """Return a state of one world, and the device that its group should go to."""
+    def _draw(self, index: int) -> _Drawn:
+        """Return a state of one world; all chance is in here."""
         world, rng = self._worlds[index], self._rng
         target, classes = self._targets[index], self._classes[index]
         at = int(rng.integers(world.num_groups))
@@ -180,9 +202,12 @@ class Imitation:
             is_wrong = rng.random(world.num_groups) < self.settings.wrong
             there = np.where(is_wrong, world.random(rng), target)
             devices = np.where(visited, there, episode.state.placement)
-        devices = devices.astype(np.int32)
-        current = int(order[at])
-        state = State(devices, visited, current, world.outcome(devices))
+        return _Drawn(index, devices.astype(np.int32), visited, int(order[at]), target)
+
+    def _judged(self, drawn: _Drawn) -> tuple[State, int]:
+        """Return a state, and the device that its group should go to."""
+        index, devices, visited, current, target = drawn
+        state = State(devices, visited, current, self._worlds[index].outcome(devices))
         return state, int(target[current])
 
     def _walk(self) -> None:
@@ -192,8 +217,8 @@ class Imitation:
         for episode in episodes:
             episode.reset()
         starts = [episode.state.placement for episode in episodes]
-        batch = make_batch([episode.world.graph for episode in episodes], device=self._device)
-        play(self.network, batch, episodes, generator=self._generator)
-        for index, episode, start in zip(chosen, episodes, starts, strict=True):
-            end = episode.state.placement
+        ranks, device = self._ranks, self._device
+        play_together(self.network, episodes, generator=self._generator, ranks=ranks, device=device)
+        ends = ranks.rows([episode.state.placement for episode in episodes])
+        for index, episode, start, end in zip(chosen, episodes, starts, ends, strict=True):
             self._walked[index].append(_Walked(episode.order, start, end))

@@ -11,7 +11,7 @@ from dplace.policies.placeto.batch import Batch, moment
 from dplace.policies.placeto.episode import Episode, State
 from dplace.policies.placeto.network import PlacetoNetwork
 
-__all__ = ["Played", "one_thread", "play"]
+__all__ = ["Played", "Seats", "one_thread", "play"]
 
 
 @contextmanager
@@ -40,6 +40,26 @@ class Played(NamedTuple):
     """Shape ``(T, B)``; 0 after the end."""
     is_on: Tensor
     """Shape ``(T, B)``: 1 for steps of episodes that were not over."""
+    own: slice = slice(None)
+    """Which of the ``B`` states and actions are of, where other processes played the rest."""
+
+
+class Seats(NamedTuple):
+    """Where some episodes sit among those that several processes play."""
+
+    own: slice
+    num_episodes: int
+    num_devices: int
+    num_steps: int
+
+    def noise(self, generator: torch.Generator) -> Tensor:
+        """Return what decides a draw for each own episode and any device.
+
+        Divided by it, the largest share is drawn: that is how ``torch.multinomial`` draws one. It
+        takes the same out of the generator as a draw for all episodes.
+        """
+        every = torch.empty(self.num_episodes, self.num_devices, dtype=torch.float64)
+        return every.exponential_(generator=generator)[self.own]
 
 
 @one_thread()
@@ -50,6 +70,7 @@ def play(
     episodes: Sequence[Episode],
     *,
     generator: torch.Generator | None,
+    seats: Seats | None = None,
 ) -> Played:
     """Play episodes, just reset, to their ends.
 
@@ -59,6 +80,7 @@ def play(
         episodes: What is played.
         generator: Draws devices by their probabilities; without it the most probable is taken,
             the lowest of equals.
+        seats: Where the episodes sit, if other processes play more of them.
     """
     states: list[list[State]] = []
     actions: list[Tensor] = []
@@ -72,7 +94,10 @@ def play(
             chosen = logits.argmax(1)
         else:
             shares = logits.double().softmax(1)
-            chosen = torch.multinomial(shares, 1, generator=generator).squeeze(1)  # (B,)
+            if seats is None:
+                chosen = torch.multinomial(shares, 1, generator=generator).squeeze(1)  # (B,)
+            else:
+                chosen = (shares / seats.noise(generator)[:, : shares.shape[1]]).argmax(1)
         actions.append(chosen)
         is_on.append([float(not episode.is_over) for episode in episodes])
         rewards.append(
@@ -81,4 +106,7 @@ def play(
                 for episode, device in zip(episodes, chosen.tolist(), strict=True)
             ]
         )
+    if seats is not None and generator is not None:
+        for _ in range(len(states), seats.num_steps):  # others have longer episodes
+            seats.noise(generator)
     return Played(states, torch.stack(actions), torch.tensor(rewards), torch.tensor(is_on))

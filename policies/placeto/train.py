@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dplace.policies.placeto.batch import Batch, make_batch, moment
+from dplace.policies.placeto.batch import Batch, moment
 from dplace.policies.placeto.episode import Episode, EpisodeRules
 from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_learner
 from dplace.policies.placeto.network import PlacetoNetwork
-from dplace.policies.placeto.rollout import Played, one_thread, play
+from dplace.policies.placeto.ranks import ALONE, Ranks, play_together
+from dplace.policies.placeto.rollout import Played, one_thread
 from dplace.policies.placeto.world import World
 
 __all__ = ["Settings", "Trainer", "Update", "returns_to_go"]
@@ -94,6 +95,7 @@ class Trainer:
         settings: Settings | None = None,
         *,
         seed: int = 0,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Take a network, which is trained in place, on the device that it is on.
 
@@ -102,10 +104,12 @@ class Trainer:
             worlds: What it is trained on.
             settings: How.
             seed: Of the choice of graphs, orders, starts and devices.
+            ranks: The processes that share an update, all with the same arguments else.
         """
         self.network = network
         self.worlds = tuple(worlds)
         self.settings = settings or Settings()
+        self._ranks = ranks
         self._rng = np.random.default_rng(seed)
         self._generator = torch.Generator().manual_seed(seed)
         self._device = next(network.parameters()).device
@@ -125,11 +129,16 @@ class Trainer:
         done = self.updates_done / max(1, settings.updates - 1)
         chosen = self._choose()
         episodes = [episode for index in chosen for episode in self._episodes[index]]
-        batch = make_batch([episode.world.graph for episode in episodes], device=self._device)
         for episode in episodes:
             episode.reset()
 
-        played = play(self.network, batch, episodes, generator=self._generator)
+        batch, played = play_together(
+            self.network,
+            episodes,
+            generator=self._generator,
+            ranks=self._ranks,
+            device=self._device,
+        )
         returns = returns_to_go(played.rewards, settings.discount)  # (T, B)
         advantages = returns - self._baselines(chosen, returns)  # (T, B)
         if settings.normalise:
@@ -143,6 +152,7 @@ class Trainer:
             group["lr"] = rate
         self._optimiser.zero_grad()
         entropy = self._backward(batch, played, advantages, weight)
+        self._ranks.add_gradients(self.network)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_norm)
         self._optimiser.step()
 
@@ -182,14 +192,15 @@ class Trainer:
         return self.network, self._optimiser, self._rng, self._generator, episodes
 
     def _backward(
-        self, batch: Batch, played: Played, advantages: Tensor, entropy_weight: float
+        self, batch: Batch | None, played: Played, advantages: Tensor, entropy_weight: float
     ) -> float:
-        """Add up the gradients of all steps, and return the mean entropy."""
+        """Add up the gradients of all steps of own episodes, and return the mean entropy of all."""
         num_steps, num_graphs = played.actions.shape
         total = float(played.is_on.sum())
         at_once = self.settings.steps_at_once
         entropies = 0.0
         for begin in range(0, num_steps, at_once):
+            assert batch is not None  # who has no episodes has no steps
             steps = slice(begin, min(begin + at_once, num_steps))
             states = [state for row in played.states[steps] for state in row]
             several = batch.repeat(len(states) // num_graphs)
@@ -199,12 +210,12 @@ class Trainer:
             log_chosen = log_shares.gather(1, actions).squeeze(1)  # (steps * B,)
             # Masked devices have no probability; -inf times 0 would be no number.
             entropy = -(log_shares.exp() * log_shares.masked_fill(logits.isinf(), 0.0)).sum(1)
-            is_on = played.is_on[steps].reshape(-1).to(self._device)
-            gains = advantages[steps].reshape(-1).to(self._device)
+            is_on = played.is_on[steps, played.own].reshape(-1).to(self._device)
+            gains = advantages[steps, played.own].reshape(-1).to(self._device)
             loss = -((log_chosen * gains + entropy_weight * entropy) * is_on).sum() / total
             torch.autograd.backward(loss)
             entropies += float((entropy.detach() * is_on).sum())
-        return entropies / total
+        return float(self._ranks.total(torch.tensor(entropies, dtype=torch.float64))) / total
 
     def _baselines(self, chosen: Sequence[int], returns: Tensor) -> Tensor:
         """Return the mean return of each step over a graph's last episodes, these included."""
