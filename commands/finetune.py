@@ -12,10 +12,11 @@ from dplace.commands.learn_options import (
     Overwrite,
     PolicyOut,
     as_typed,
+    first_progress_bar,
     show,
 )
 from dplace.commands.options import Cluster, Dim, Json, Seed, parse_dims
-from dplace.commands.terminal import progress_bar, say
+from dplace.commands.terminal import say
 from dplace.errors import UsageError
 
 __all__ = ["finetune"]
@@ -76,7 +77,7 @@ def finetune(
         raise UsageError("- reads the paths of models from standard input; give nothing beside it")
     import dplace.api
 
-    with progress_bar() as progress:
+    with first_progress_bar() as progress:
         answer = dplace.api.finetune(
             models,
             cluster=cluster,

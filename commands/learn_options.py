@@ -1,7 +1,10 @@
 """What ``pretrain`` and ``finetune`` have in common: options, how they show and end."""
 
+import os
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +12,7 @@ import typer
 
 from dplace.commands.terminal import (
     INTERRUPTED,
+    progress_bar,
     say,
     warn,
     write_json,
@@ -18,7 +22,16 @@ from dplace.commands.terminal import (
 if TYPE_CHECKING:
     from dplace.report.learning import LearnAnswer
 
-__all__ = ["Device", "Imitate", "Logdir", "Overwrite", "PolicyOut", "as_typed", "show"]
+__all__ = [
+    "Device",
+    "Imitate",
+    "Logdir",
+    "Overwrite",
+    "PolicyOut",
+    "as_typed",
+    "first_progress_bar",
+    "show",
+]
 
 PolicyOut = Annotated[
     Path,
@@ -59,8 +72,15 @@ def as_typed() -> str:
     return shlex.join(["dplace", *sys.argv[1:]])
 
 
+def first_progress_bar() -> AbstractContextManager[Callable[[int, int, str], None] | None]:
+    """Return a progress bar, in the first of the processes that torchrun started."""
+    return nullcontext() if os.environ.get("RANK", "0") != "0" else progress_bar()
+
+
 def show(answer: "LearnAnswer", *, json: bool) -> None:
     """Write how a training went, and leave if it was interrupted."""
+    if answer.rank:
+        raise typer.Exit(INTERRUPTED if answer.is_interrupted else 0)
     warn(answer.warnings)
     if json:
         write_json(answer.as_json())

@@ -11,10 +11,11 @@ from dplace.commands.learn_options import (
     Overwrite,
     PolicyOut,
     as_typed,
+    first_progress_bar,
     show,
 )
 from dplace.commands.options import Dim, Json, Seed, parse_dims
-from dplace.commands.terminal import progress_bar, say
+from dplace.commands.terminal import say
 
 __all__ = ["pretrain"]
 
@@ -87,7 +88,7 @@ def pretrain(
     dims = parse_dims(dim)
     import dplace.api
 
-    with progress_bar() as progress:
+    with first_progress_bar() as progress:
         answer = dplace.api.pretrain(
             families,
             out=out,

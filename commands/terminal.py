@@ -84,6 +84,6 @@ def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
         bar = shown.add_task("starting", total=None)
 
         def show(done: int, total: int, doing: str) -> None:
-            shown.update(bar, completed=done, total=total, description=doing)
+            shown.update(bar, completed=done, total=total or None, description=doing)
 
         yield show

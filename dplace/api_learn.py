@@ -198,50 +198,58 @@ def _learn(
     from dplace.policies.placeto.course import Course
     from dplace.policies.placeto.files import check_out, read_state
     from dplace.policies.placeto.journal import check_tensorboard
+    from dplace.policies.placeto.ranks import ranks_of_torchrun
     from dplace.policies.placeto.training import recipe_of, starting_points, to_start_from, train
     from dplace.report.learning import LearnAnswer, results_of
 
     files = check_out(out, overwrite=overwrite)
+    if from_policy is not None and from_policy.absolute() in (out.absolute(), files.policy):
+        raise UsageError(f"--from {from_policy}: is -o as well; give another -o")
     if logdir is not None:
         check_tensorboard()
     starts = starting_points(from_policy)
+    with ranks_of_torchrun(device) as (ranks, own_device):
+        if not ranks.is_first:
+            progress = tell = None
 
-    def reading(done: int, name: str) -> None:
-        _log.info("reading %s", name)
-        if progress is not None:
-            progress(done, 0, f"reading {Path(name).name}")
+        def reading(done: int, name: str) -> None:
+            _log.info("reading %s", name)
+            if progress is not None:
+                progress(done, 0, f"reading {Path(name).name}")
 
-    names, worlds, warnings = read_worlds(sources, dims, reading)
-    network = to_start_from(starts, worlds[0], seed=settings.seed, device=device)
-    recipe = recipe_of(verb, network, worlds, settings, is_from=from_policy is not None)
-    course = Course(network, worlds, settings)
-    if not overwrite and (kept := read_state(files, recipe)) is not None:
-        course.restore(kept)
-        if tell is not None:
-            tell(f"{out}: going on after step {course.steps_done} of {course.num_steps}")
+        names, worlds, warnings = read_worlds(sources, dims, reading)
+        network = to_start_from(starts, worlds[0], seed=settings.seed, device=own_device)
+        is_from = from_policy is not None
+        recipe = recipe_of(verb, network, worlds, settings, is_from=is_from, processes=ranks.size)
+        course = Course(network, worlds, settings, ranks=ranks)
+        if not overwrite and (kept := read_state(files, recipe)) is not None:
+            course.restore(kept)
+            if tell is not None:
+                tell(f"{out}: going on after step {course.steps_done} of {course.num_steps}")
 
-    def shown(step: Step, done: int, steps: int) -> None:
-        if progress is not None:
-            progress(done, steps, doing(step, course))
+        def shown(step: Step, done: int, steps: int) -> None:
+            if progress is not None:
+                progress(done, steps, doing(step, course))
 
-    scores = train(
-        course,
-        files,
-        recipe=recipe,
-        header={**header, "from": recipe["from"], "settings": recipe["settings"]},
-        results=lambda found: results_of(_models(names, course, found)),
-        names=names,
-        logdir=None if logdir is None else Path(logdir),
-        progress=shown,
-    )
-    return LearnAnswer(
-        out=out,
-        steps_done=course.steps_done,
-        steps=course.num_steps,
-        models=_models(names, course, scores),
-        warnings=warnings,
-        is_interrupted=scores is None,
-    )
+        scores = train(
+            course,
+            files,
+            recipe=recipe,
+            header={**header, "from": recipe["from"], "settings": recipe["settings"]},
+            results=lambda found: results_of(_models(names, course, found)),
+            names=names,
+            logdir=None if logdir is None else Path(logdir),
+            progress=shown,
+        )
+        return LearnAnswer(
+            out=out,
+            steps_done=course.steps_done,
+            steps=course.num_steps,
+            models=_models(names, course, scores),
+            warnings=warnings,
+            is_interrupted=scores is None,
+            rank=ranks.rank,
+        )
 
 
 def doing(step: Step, course: Course) -> str:

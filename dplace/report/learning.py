@@ -37,6 +37,8 @@ class LearnAnswer:
     models: tuple[LearnedModel, ...]
     warnings: tuple[str, ...] = ()
     is_interrupted: bool = False
+    rank: int = 0
+    """Of this process, where torchrun has started several; the first one tells."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON can tell it."""

@@ -56,7 +56,9 @@ class Journal:
         self._lines: list[str] = []
         self._is_cut = False
         self._steps_before = course.steps_done
-        self._writer = None if logdir is None else _writer(logdir, course.steps_done)
+        self._writer = None
+        if logdir is not None and course.ranks.is_first:
+            self._writer = _writer(logdir, course.steps_done)
 
     def note(self, step: Step) -> None:
         """Take down a step that was just done."""

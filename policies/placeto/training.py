@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dplace.errors import InputError, UsageError
+from dplace.errors import InputError
 from dplace.lowering import Score
 from dplace.policies.learned import PLACETO, policy_file, shipped
 from dplace.policies.placeto.batch import make_batch
@@ -60,21 +60,14 @@ def starting_points(from_policy: Path | None) -> list[Checkpoint]:
 
 
 def to_start_from(
-    policies: Sequence[Checkpoint], world: World, *, seed: int, device: str
+    policies: Sequence[Checkpoint], world: World, *, seed: int, device: torch.device
 ) -> PlacetoNetwork:
-    """Return the network that fits, or one with weights that the seed alone decides.
-
-    Raises:
-        UsageError: There is no such device.
-    """
+    """Return the network that fits, or one with weights that the seed alone decides."""
     if policies:
         network = fitting(policies, world).network
     else:
         network = PlacetoNetwork(generator=torch.Generator().manual_seed(seed))
-    try:
-        return network.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"--device {device}: torch cannot use it here: {error}") from error
+    return network.to(device)
 
 
 def recipe_of(
@@ -84,10 +77,12 @@ def recipe_of(
     settings: CourseSettings,
     *,
     is_from: bool,
+    processes: int,
 ) -> dict[str, Any]:
     """Return all that decides what a training comes to, as JSON tells it."""
     recipe = {
         "asked": asked,
+        "processes": processes,
         "seed": settings.seed,
         "updates": settings.trials.updates,
         "imitate": 0 if settings.imitation is None else settings.imitation.updates,
@@ -156,11 +151,19 @@ def train(
         save_policy(files.policy, course.network, {**told, **more})
 
     def keep() -> None:
+        if not course.ranks.is_first:
+            return
         files.policy.absolute().parent.mkdir(parents=True, exist_ok=True)
         journal.flush()
         write_state(files, recipe, course.state())
         policy({})
         _log.info("%s: kept after step %d of %d", files.out, course.steps_done, course.num_steps)
+
+    ranks = course.ranks
+
+    def is_asked() -> bool:
+        """Return whether any process was interrupted, so that all end after the same step."""
+        return bool(ranks.total(torch.tensor([len(asked)]))[0])
 
     with closing(Journal(files.log, course, names, logdir)) as journal, interruptions() as asked:
         kept_at = time.monotonic()
@@ -169,7 +172,7 @@ def train(
             journal.note(step)
             if progress is not None:
                 progress(step, course.steps_done, course.num_steps)
-            if asked and not course.is_over:
+            if is_asked() and not course.is_over:
                 keep()
                 return None
             if time.monotonic() - kept_at >= KEPT_EVERY_S:
@@ -177,8 +180,9 @@ def train(
                 kept_at = time.monotonic()
         keep()
         scores = greedy_scores(course.network, course.worlds)
-        policy({"results": dict(results(scores))})
-        files.state.unlink(missing_ok=True)
+        if ranks.is_first:
+            policy({"results": dict(results(scores)), "is_finished": True})
+            files.state.unlink(missing_ok=True)
         return scores
 
 
