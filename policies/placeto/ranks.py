@@ -120,7 +120,7 @@ def play_together(
     network: PlacetoNetwork,
     episodes: Sequence[Episode],
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | None,
     ranks: Ranks,
     device: torch.device,
 ) -> tuple[Batch | None, Played]:
@@ -129,7 +129,8 @@ def play_together(
     Args:
         network: The policy.
         episodes: All of them, in all processes the same.
-        generator: Draws devices; in all processes at the same place, before and after.
+        generator: Draws devices; in all processes at the same place, before and after. Without it
+            the most probable is taken.
         ranks: The processes.
         device: That of the network.
 
@@ -147,8 +148,9 @@ def play_together(
     num_steps = int(lengths.max())
     seats = Seats(own, len(graphs), max(graph.num_devices for graph in graphs), num_steps)
     if batch is None:
-        for _ in range(num_steps):
-            seats.noise(generator)
+        if generator is not None:
+            for _ in range(num_steps):
+                seats.noise(generator)
         played = Played([], torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, 0), lengths)
     else:
         played = play(network, batch, mine, generator=generator, seats=seats)

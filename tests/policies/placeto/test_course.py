@@ -1,0 +1,187 @@
+"""A course: its stages, taking it up again bit by bit, and several processes that share it."""
+
+import itertools
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dplace.errors import InputError
+from dplace.lowering import Evaluator
+from dplace.policies.placeto.course import Course, CourseSettings, Step
+from dplace.policies.placeto.kept import load_kept, save_kept
+from dplace.policies.placeto.ranks import Ranks
+from dplace.policies.placeto.rollout import Seats
+from dplace.policies.placeto.train import Settings
+from dplace.policies.placeto.world import World
+from tests.policies.placeto.test_train import chains, network
+from tests.policies.placeto.two_processes import SETTINGS, course_of
+from tests.policies.worlds import heavy_chain
+
+ROOT = Path(__file__).parents[3]
+
+
+def rest_of(course: Course) -> list[Step]:
+    steps = []
+    while not course.is_over:
+        steps.append(course.step())
+    return steps
+
+
+def weights_of(course: Course) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in course.network.parameters()])
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[list[Step], torch.Tensor]:
+    course = course_of()
+    return rest_of(course), weights_of(course)
+
+
+def test_stages_follow_each_other_and_the_best_only_falls(
+    whole: tuple[list[Step], torch.Tensor],
+) -> None:
+    steps, _ = whole
+    assert [(step.stage, step.number, step.of) for step in steps] == [
+        *(("search", number, 3) for number in range(3)),
+        *(("imitation", number, 5) for number in range(5)),
+        *(("trials", number, 5) for number in range(5)),
+    ]
+    for before, after in itertools.pairwise(steps):
+        assert all(now <= then for now, then in zip(after.best_s, before.best_s, strict=True))
+        assert 0 <= after.gap <= before.gap
+    assert set(steps[4].figures) == {"loss", "agreement"}
+    assert set(steps[-1].figures) == {"returns", "entropy", "gradient_norm"}
+
+
+# In and between stages; an imitation that has walked, trials with and without a full history.
+@pytest.mark.parametrize("at", [0, 1, 3, 4, 6, 8, 9, 12, 13])
+def test_a_course_that_is_taken_up_again_comes_to_the_same(
+    at: int, whole: tuple[list[Step], torch.Tensor], tmp_path: Path
+) -> None:
+    begun = course_of()
+    for _ in range(at):
+        begun.step()
+    save_kept(tmp_path / "state", begun.state())
+    again = course_of()
+    torch.nn.init.zeros_(next(again.network.parameters()))
+    again.restore(load_kept(tmp_path / "state"))
+    assert again.steps_done == at
+    steps, weights = whole
+    assert rest_of(again) == steps[at:]
+    assert torch.equal(weights_of(again), weights)
+
+
+def test_taking_up_again_and_again_comes_to_the_same(
+    whole: tuple[list[Step], torch.Tensor],
+) -> None:
+    course = course_of()
+    while not course.is_over:
+        course.step()
+        kept, course = course.state(), course_of()
+        course.restore(kept)
+    assert torch.equal(weights_of(course), whole[1])
+
+
+def test_trials_alone_are_the_published_training() -> None:
+    course = course_of(replace(SETTINGS, imitation=None))
+    steps = rest_of(course)
+    assert {step.stage for step in steps} == {"trials"}
+    assert len(steps) == course.num_steps == 5
+
+
+def test_a_world_where_nothing_fits_is_left_out_of_imitation() -> None:
+    worlds = [World(Evaluator(heavy_chain(6, 450, 1))), chains(2)]
+    course = Course(network(), worlds, SETTINGS)
+    assert np.isinf(rest_of(course)[-1].best_s[0])
+    alone = Course(network(), worlds[:1], SETTINGS)
+    steps = rest_of(alone)
+    assert steps[3].figures == {}
+    assert steps[-1].gap == 0.0
+
+
+def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    save_kept(path, course_of().state())
+    content = path.read_bytes()
+    for wrong in (b"", b"nothing", content[: len(content) // 2], content[:-1]):
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match="not the state of a training"):
+            load_kept(path)
+    changed = bytearray(content)
+    changed[-3] ^= 1
+    path.write_bytes(bytes(changed))
+    with pytest.raises(InputError, match="damaged"):
+        load_kept(path)
+    with pytest.raises(InputError, match="missing"):
+        load_kept(tmp_path / "missing")
+
+
+def test_shares_of_processes_are_all_rows_once() -> None:
+    for size in (1, 2, 3, 7):
+        for num in (0, 1, 4, 8):
+            rows = [row for rank in range(size) for row in range(num)[Ranks(rank, size).share(num)]]
+            assert rows == list(range(num))
+
+
+def test_draws_of_a_process_are_those_of_one_that_draws_all() -> None:
+    shares = torch.rand(5, 3, generator=torch.Generator().manual_seed(1)).double().softmax(1)
+    one = torch.Generator().manual_seed(2)
+    drawn = [torch.multinomial(shares, 1, generator=one).squeeze(1) for _ in range(50)]
+    for own in (slice(0, 2), slice(2, 5), slice(0, 0)):
+        other, seats = torch.Generator().manual_seed(2), Seats(own, 5, 3, 50)
+        mine = [(shares[own] / seats.noise(other)).argmax(1) for _ in range(50)]
+        assert all(torch.equal(a[own], b) for a, b in zip(drawn, mine, strict=True))
+        assert torch.equal(one.get_state(), other.get_state())
+
+
+def together(size: int, out: Path) -> dict[str, object]:
+    """Return what a course comes to that torchrun shares between processes."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", str(size), "-m", "tests.policies.placeto.two_processes", out),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(out.read_text())
+    return answer
+
+
+@pytest.mark.slow
+def test_two_processes_come_to_what_one_does(
+    whole: tuple[list[Step], torch.Tensor], tmp_path: Path
+) -> None:
+    answer = together(2, tmp_path / "two.json")
+    assert answer["size"] == 2
+    assert answer["is_over"]
+    assert answer["is_finite"]
+    assert answer["apart"] == 0.0
+    alone = [step for step in whole[0] if step.stage != "search"]
+    told = answer["steps"]
+    assert isinstance(told, list)
+    assert len(told) == len(alone)
+    for (stage, figures, best_s), step in zip(told, alone, strict=True):
+        assert stage == step.stage
+        assert best_s == list(step.best_s)
+        # Sums of gradients are rounded otherwise, and Adam makes more of that at each update.
+        assert figures == pytest.approx(step.figures, rel=0.01)
+    assert told[0][1] == pytest.approx(alone[0].figures, rel=1e-5)
+    again = together(2, tmp_path / "again.json")
+    assert again == answer
+
+
+def test_a_course_of_other_settings_is_another(whole: tuple[list[Step], torch.Tensor]) -> None:
+    trials = Settings(updates=2)
+    course = course_of(CourseSettings(trials=trials, seed=9))
+    rest_of(course)
+    assert not torch.equal(weights_of(course), whole[1])
