@@ -1,6 +1,7 @@
 """How a training went, and the policies that come with dplace, as tables."""
 
 import math
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -18,7 +19,7 @@ def learn_table(answer: LearnAnswer) -> RenderableType:
     for row in answer.models:
         times = (row.single_s, row.best_s, row.policy_s, row.bound_s)
         table.add_row(
-            *(cell(text) for text in (row.model, row.cluster, str(row.num_groups))),
+            *(cell(text) for text in (Path(row.model).name, row.cluster, str(row.num_groups))),
             *(cell(time_text(seconds)) for seconds in times),
         )
     results = results_of(answer.models)

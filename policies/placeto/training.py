@@ -170,6 +170,8 @@ def train(
         while not course.is_over:
             step = course.step()
             journal.note(step)
+            told = step.stage, step.figures
+            _log.debug("step %d of %d: %s %s", course.steps_done, course.num_steps, *told)
             if progress is not None:
                 progress(step, course.steps_done, course.num_steps)
             if is_asked() and not course.is_over:

@@ -45,8 +45,9 @@ def raising(error: BaseException) -> Callable[..., NoReturn]:
 
 
 def test_the_commands_stand_in_the_order_of_the_road() -> None:
-    road = ("place", "run", "simulate", "compare", "profile", "inspect", "generate", "doctor")
-    assert tuple(COMMANDS) == road
+    road = ("place", "run", "simulate", "compare", "profile")
+    learning = ("pretrain", "finetune", "policies")
+    assert tuple(COMMANDS) == (*road, *learning, "inspect", "generate", "doctor")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
