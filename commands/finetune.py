@@ -70,7 +70,8 @@ def finetune(
 
     Example: dplace finetune 'family/*.onnx' --cluster 4xV100 -o my-policy/
 
-    Ctrl-C keeps what was learned, and the same command goes on from there.
+    Ctrl-C keeps what was learned, and the same command goes on from there. The table is that of
+    pretrain.
     """
     dims = parse_dims(dim)
     if "-" in models and len(models) > 1:

@@ -79,11 +79,13 @@ def pretrain(
 
     Example: dplace pretrain ptb nmt --cluster 4xV100 -o recurrent.safetensors
 
-    Ctrl-C keeps what was learned, and the same command goes on from there. Under torchrun several
-    processes share the work: torchrun --nproc-per-node 4 -m dplace pretrain ...
+    Ctrl-C keeps what was learned, and the same command goes on from there. Several processes, on
+    one host or several, share the work under torchrun:
 
-    Columns: one device, the best that the training met, and what the policy finds in one episode,
-    each with how often it goes into the time of one device; and the lower bound.
+    Example: torchrun --nproc-per-node 4 -m dplace pretrain ptb -o ptb.safetensors
+
+    The table has the makespan on one device, the best that the training met, what the policy finds
+    in one episode, and the lower bound.
     """
     dims = parse_dims(dim)
     import dplace.api

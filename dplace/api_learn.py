@@ -288,7 +288,7 @@ def _models(
                 num_groups=world.num_groups,
                 bound_s=course.bound_s[index],
                 single_s=course.single_s[index],
-                best_s=course.best_s[index],
+                best_s=min(course.best_s[index], policy_s),
                 policy_s=policy_s,
             )
         )

@@ -2,7 +2,8 @@
 
 Read policy.py first; all policies see the same problem and are judged by the same simulator,
 through one ``Evaluator``. A policy is one function in a file of its own; ``placeto`` is learned and
-has a folder. ``PlacementEnv`` poses the same question to agents of others, through Gymnasium.
+has a folder, and ``learned.py`` asks it. ``PlacementEnv`` poses the same question to agents of
+others, through Gymnasium.
 """
 
 from typing import TYPE_CHECKING, Any

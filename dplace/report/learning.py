@@ -22,7 +22,7 @@ class LearnedModel:
     single_s: float
     """On the best single device."""
     best_s: float
-    """The best that the training met."""
+    """The best that the training or the policy met."""
     policy_s: float
     """What the policy comes to in one episode, at its end; ``inf`` if it was interrupted."""
 
