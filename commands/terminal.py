@@ -80,7 +80,9 @@ def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as shown:
+    # An update of a training may take longer than the half minute that is looked at by default.
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, speed_estimate_period=120) as shown:
         bar = shown.add_task("starting", total=None)
 
         def show(done: int, total: int, doing: str) -> None:

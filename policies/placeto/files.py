@@ -4,6 +4,7 @@ docs/policy-format.md describes them. A training that was broken off is taken up
 then being asked again; what was asked is its ``recipe``.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +61,8 @@ def check_out(out: Path, *, overwrite: bool) -> PolicyFiles:
         nearest = nearest.parent
     if not nearest.is_dir():
         raise InputError(f"{out}: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"{out}: {nearest} may not be written to; give another -o")
     if files.policy.exists():
         load_policy(files.policy)  # what is none, or of another version, is not ours to replace
         if not files.state.exists() and not overwrite:

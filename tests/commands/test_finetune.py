@@ -3,7 +3,10 @@
 import json
 import math
 import os
+import pty
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,6 +276,34 @@ def test_a_second_ctrl_c_ends_it_on_the_spot(
     assert (ended.code, ended.err) == (130, "dplace: interrupted\n")
     assert not out.exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_terminal_shows_how_it_gets_on(graph: Path, tmp_path: Path) -> None:
+    here, there = pty.openpty()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dplace", "finetune", graph, "--cluster", "file"),
+            *("-o", tmp_path / "mine", "--episodes", "1000000"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=there,
+        text=True,
+        start_new_session=True,
+    )
+    os.close(there)
+    shown = ""
+    bar = r"trying, best [\d.]+ ms, [\d.]+% above the bound .* +\d+% \d+:\d\d:\d\d"
+    try:
+        while not re.search(bar, re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)):
+            shown += os.read(here, 4096).decode()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(here)
+    assert (process.returncode, out) == (130, "")
+    assert (tmp_path / "mine" / "state.safetensors").is_file()
 
 
 def test_a_list_comes_through_a_pipe(models: Path, tmp_path: Path) -> None:
