@@ -196,21 +196,23 @@ def _learn(
     tell: Callable[[str], None] | None,
 ) -> LearnAnswer:
     from dplace.policies.placeto.course import Course
-    from dplace.policies.placeto.files import check_out, read_state
+    from dplace.policies.placeto.files import check_out, files_of, read_state
     from dplace.policies.placeto.journal import check_tensorboard
     from dplace.policies.placeto.ranks import ranks_of_torchrun
     from dplace.policies.placeto.training import recipe_of, starting_points, to_start_from, train
     from dplace.report.learning import LearnAnswer, results_of
 
-    files = check_out(out, overwrite=overwrite)
+    files = files_of(out)
     if from_policy is not None and from_policy.absolute() in (out.absolute(), files.policy):
         raise UsageError(f"--from {from_policy}: is -o as well; give another -o")
     if logdir is not None:
         check_tensorboard()
-    starts = starting_points(from_policy)
     with ranks_of_torchrun(device) as (ranks, own_device):
-        if not ranks.is_first:
+        if ranks.is_first:
+            check_out(out, overwrite=overwrite)
+        else:
             progress = tell = None
+        starts = starting_points(from_policy)
 
         def reading(done: int, name: str) -> None:
             _log.info("reading %s", name)
@@ -222,7 +224,7 @@ def _learn(
         is_from = from_policy is not None
         recipe = recipe_of(verb, network, worlds, settings, is_from=is_from, processes=ranks.size)
         course = Course(network, worlds, settings, ranks=ranks)
-        if not overwrite and (kept := read_state(files, recipe)) is not None:
+        if not overwrite and (kept := read_state(files, recipe, ranks=ranks)) is not None:
             course.restore(kept)
             if tell is not None:
                 tell(f"{out}: going on after step {course.steps_done} of {course.num_steps}")

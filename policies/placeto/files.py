@@ -13,6 +13,7 @@ from dplace.errors import InputError
 from dplace.policies.learned import POLICY_FILE
 from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.kept import Kept, load_kept, save_kept
+from dplace.policies.placeto.ranks import ALONE, Ranks
 
 __all__ = ["PolicyFiles", "check_out", "files_of", "read_state", "write_state"]
 
@@ -73,16 +74,24 @@ def check_out(out: Path, *, overwrite: bool) -> PolicyFiles:
     return files
 
 
-def read_state(files: PolicyFiles, recipe: Mapping[str, Any]) -> Kept | None:
+def read_state(
+    files: PolicyFiles, recipe: Mapping[str, Any], *, ranks: Ranks = ALONE
+) -> Kept | None:
     """Return what a training that was broken off goes on from, if there is one.
+
+    The first process reads it for all: the others may be on hosts that do not see the file.
 
     Raises:
         InputError: It was asked something else, or what is kept is damaged.
     """
-    if not files.state.exists():
+    content = b""
+    if ranks.is_first and files.state.exists():
+        content = files.state.read_bytes() or b" "
+    content = ranks.from_first(content)
+    if not content:
         return None
     try:
-        kept = load_kept(files.state)
+        kept = load_kept(content, str(files.state))
     except InputError as error:
         raise InputError(f"{error}; give --overwrite to train anew") from error
     before = kept.told.get("recipe")

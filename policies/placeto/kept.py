@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from dplace.errors import InputError
@@ -128,22 +128,26 @@ def save_kept(path: Path, kept: Kept) -> None:
         file.write(save(kept.tensors, {ENTRY: header}))
 
 
-def load_kept(path: Path) -> Kept:
-    """Return what was written.
+def load_kept(content: bytes, name: str) -> Kept:
+    """Return what was written, from what its file holds.
+
+    Args:
+        content: Of the file.
+        name: Of the file, for errors.
 
     Raises:
-        InputError: There is no such file, or it is damaged.
+        InputError: It is damaged.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})[ENTRY])
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors = load(content)
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][ENTRY])
         kept = Kept(tensors, header["told"])
         is_whole = header["digest"] == _digest(kept)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path}: not the state of a training that can be read") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{name}: not the state of a training that can be read") from error
     if not is_whole:
-        raise InputError(f"{path}: the state of the training is damaged")
+        raise InputError(f"{name}: the state of the training is damaged")
     return kept
 
 

@@ -51,6 +51,16 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
+    def from_first(self, content: bytes) -> bytes:
+        """Return what the first process has; the others give nothing."""
+        if self.size == 1:
+            return content
+        length = int(self.total(torch.tensor([len(content)]))[0])
+        found = torch.zeros(length, dtype=torch.uint8)
+        if content:
+            found[:] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        return self.total(found).numpy().tobytes()
+
     def rows(self, placements: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
         """Return placements, each as the process knows it whose share it is in.
 

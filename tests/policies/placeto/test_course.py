@@ -70,7 +70,7 @@ def test_a_course_that_is_taken_up_again_comes_to_the_same(
     save_kept(tmp_path / "state", begun.state())
     again = course_of()
     torch.nn.init.zeros_(next(again.network.parameters()))
-    again.restore(load_kept(tmp_path / "state"))
+    again.restore(load_kept((tmp_path / "state").read_bytes(), "state"))
     assert again.steps_done == at
     steps, weights = whole
     assert rest_of(again) == steps[at:]
@@ -110,16 +110,12 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     save_kept(path, course_of().state())
     content = path.read_bytes()
     for wrong in (b"", b"nothing", content[: len(content) // 2], content[:-1]):
-        path.write_bytes(wrong)
-        with pytest.raises(InputError, match="not the state of a training"):
-            load_kept(path)
+        with pytest.raises(InputError, match="state: not the state of a training"):
+            load_kept(wrong, "state")
     changed = bytearray(content)
     changed[-3] ^= 1
-    path.write_bytes(bytes(changed))
-    with pytest.raises(InputError, match="damaged"):
-        load_kept(path)
-    with pytest.raises(InputError, match="missing"):
-        load_kept(tmp_path / "missing")
+    with pytest.raises(InputError, match="state: the state of the training is damaged"):
+        load_kept(bytes(changed), "state")
 
 
 def test_shares_of_processes_are_all_rows_once() -> None:
@@ -163,6 +159,7 @@ def test_two_processes_come_to_what_one_does(
 ) -> None:
     answer = together(2, tmp_path / "two.json")
     assert answer["size"] == 2
+    assert answer["shared"] == 2
     assert answer["is_over"]
     assert answer["is_finite"]
     assert answer["apart"] == 0.0

@@ -35,6 +35,8 @@ def _told(steps: list[Step]) -> list[object]:
 
 def _main(out: Path) -> None:
     with ranks_of_torchrun("cpu") as (ranks, _):
+        shared = ranks.from_first(b"what is kept" if ranks.is_first else b"").decode()
+        assert ranks.from_first(b"") == b""
         together = course_of(ranks=ranks)
         steps = [together.step() for _ in range(together.num_steps)]
         weights = torch.cat([weight.detach().flatten() for weight in together.network.parameters()])
@@ -42,6 +44,7 @@ def _main(out: Path) -> None:
         answer = {
             "size": ranks.size,
             "steps": _told(steps),
+            "shared": ranks.total(torch.tensor([shared == "what is kept"]).int()).item(),
             "is_over": together.is_over,
             "apart": float(apart.abs().max()),
             "is_finite": math.isfinite(float(weights.sum())),
