@@ -40,13 +40,16 @@ LARGEST_SHARE = 4.0
 does not fit on one device still comes apart, and a stream of requests has stages."""
 
 
-def group_ops(evaluator: Evaluator, max_groups: int = MAX_GROUPS) -> Int:
+def group_ops(
+    evaluator: Evaluator, max_groups: int = MAX_GROUPS, *, whole: Int | None = None
+) -> Int:
     """Return the group of each op, shape ``(num_ops,)``, numbered by their first ops.
 
     Args:
         evaluator: The problem.
         max_groups: At most so many, unless ops that nothing connects or that have no device in
             common leave more.
+        whole: Shape ``(num_ops,)``: groups of an earlier call, with more of them, that stay whole.
 
     Raises:
         InputError: Some op can go nowhere.
@@ -54,7 +57,8 @@ def group_ops(evaluator: Evaluator, max_groups: int = MAX_GROUPS) -> Int:
     """
     if max_groups < 1:
         raise UsageError(f"max_groups must be at least 1, got {max_groups}")
-    merging = _Merging(evaluator, max_groups)
+    problem = evaluator.problem if whole is None else grouped(evaluator.problem, whole)
+    merging = _Merging(evaluator, problem, max_groups)
     merging.run()
     return merging.groups()
 
@@ -66,8 +70,7 @@ class _Merging:
     second way between two units is looked for only among the levels between.
     """
 
-    def __init__(self, evaluator: Evaluator, max_groups: int) -> None:
-        problem = evaluator.problem
+    def __init__(self, evaluator: Evaluator, problem: Problem, max_groups: int) -> None:
         self._unit = movable_units(problem)
         num = int(self._unit.max(initial=-1)) + 1
         self._max_groups = max_groups

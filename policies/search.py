@@ -4,6 +4,10 @@ Simulated annealing (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983) over the mo
 ``dplace/simulator/search_moves.py``. A walk ends somewhere near its start, so the budget goes to
 several: first a little to each of the best starts, then more to the best of what came out, at last
 to the very best. What does not fit in memory is worse than anything that does.
+
+Where there are few evaluations for each op, ops move in groups first, few and large ones, then
+finer ones (``coarse.py``), and at last one by one. The walks are colder there, for there is no time
+to come back from where a hot one leads.
 """
 
 from collections.abc import Sequence
@@ -15,6 +19,8 @@ from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator
+from dplace.placement import movable_units
+from dplace.policies.coarse import coarsen, list_schedules, onto
 from dplace.policies.heft import heft
 from dplace.policies.m_etf import m_etf
 from dplace.policies.memory import no_room
@@ -51,6 +57,8 @@ class Stage(NamedTuple):
     """How much of the norm of all loads is mixed with the largest, where loads count."""
     num_rules: int
     """How many of the rules that suit a candidate best are used, by turns."""
+    grain: int = 0
+    """Into about how many groups ops are tied; 0 for none, each on its own."""
 
 
 STAGES = {
@@ -65,6 +73,26 @@ STAGES = {
         Stage(0.25, 1, (0.004,), 3e-5, 0.02, 1),
     ),
 }
+COARSE_STAGES = {
+    "latency": (
+        Stage(0.3, 4, (0.01, 0.003), 3e-5, 0.0, 1, 128),
+        Stage(0.3, 2, (0.003, 0.002), 1e-5, 0.0, 1, 256),
+        Stage(0.4, 1, (0.002,), 1e-5, 0.0, 1),
+    ),
+    "throughput": (
+        Stage(0.3, 4, (0.01, 0.003), 3e-5, 0.1, 1, 128),
+        Stage(0.3, 2, (0.003, 0.002), 1e-5, 0.1, 1, 256),
+        Stage(0.4, 1, (0.002,), 1e-5, 0.02, 1),
+    ),
+}
+"""Where evaluations are few."""
+LEAST_UNITS, MOST_UNITS = 256, 30_000
+"""Ops, or units of co-located ones, between which groups are made: of fewer there is nothing to
+gain, and of more they take minutes."""
+MOST_PER_UNIT = 250
+"""Evaluations for each of them from which groups no longer pay."""
+LEAST_COARSE = 1000
+"""Evaluations below which there are too few for groups as well."""
 LEAST_STEPS = 20
 """A walk of fewer steps is not worth its start."""
 
@@ -106,20 +134,35 @@ def improve(
         evaluations: Passes of the simulator; each start and the rules take some besides.
     """
     rules, begun = evaluator.rules, evaluator.evaluations
-    stages = STAGES[evaluator.problem.objective]
     evaluator.expect(evaluations)
+    problem = evaluator.problem
+    if problem.num_devices == 1 or problem.num_ops == 0:
+        return _best(evaluator, starts, rules, 1)[0].placement
+    stages: tuple[Stage, ...] = STAGES[problem.objective]
+    views = {0: problem}
+    num_units = int(movable_units(problem).max()) + 1
+    is_large = LEAST_UNITS < num_units <= MOST_UNITS
+    if is_large and LEAST_COARSE <= evaluations <= MOST_PER_UNIT * num_units:
+        stages = COARSE_STAGES[problem.objective]
+        views |= coarsen(evaluator, [stage.grain for stage in stages if stage.grain])
+        for view in list(views.values())[1:]:
+            starts = [*starts, *list_schedules(evaluator, view)]
     most = max(1, min(stages[0].width, evaluations // (10 * len(rules))))
     pool = _best(evaluator, starts, rules, most)
     left = evaluations - (evaluator.evaluations - begun)
-    if evaluator.problem.num_devices == 1 or evaluator.problem.num_ops == 0 or left < LEAST_STEPS:
+    if left < LEAST_STEPS:
         return pool[0].placement
     walker = Walker(evaluator, rng, pool[0].placement)
     for stage in stages:
-        width = min(stage.width, len(pool))
+        best, width = pool[0].placement, min(stage.width, len(pool))
         # What comes out is judged by every rule, and some walks begin with that.
         steps = int(left * stage.share / width) - 2 * (len(rules) + 1) - len(rules)
         if steps < LEAST_STEPS:
             continue
+        view = views[stage.grain]
+        walker.tie(view)
+        if stage.grain:
+            pool = _best(evaluator, [onto(view, c.placement) for c in pool], rules, width)
         grown: list[Placement] = []
         try:
             for index, candidate in enumerate(pool[:width]):
@@ -142,7 +185,7 @@ def improve(
         except KeyboardInterrupt:
             evaluator.is_interrupted = True
             grown.append(walker.best)
-        pool = _best(evaluator, [pool[0].placement, *grown], rules, stage.width)
+        pool = _best(evaluator, [best, *grown], rules, stage.width)
         if evaluator.is_interrupted:
             break
     return pool[0].placement

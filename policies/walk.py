@@ -145,12 +145,31 @@ class Walker:
 
         self._evaluator = evaluator
         self._rng = rng
-        self._moves = make_moves(evaluator.problem, rng)
+        self._problem = evaluator.problem
+        self._moves = make_moves(self._problem, rng)
         self._memory = make_memory(evaluator)
         self._walk = make_walk(evaluator.problem.num_ops)
         self._score = Score(0, np.inf, 0)
         # Whoever asks before the first walk has begun gets a placement that is one.
         self._walk.best[:] = start
+
+    def tie(self, problem: Problem) -> None:
+        """Keep together, from now on, the ops that are tied in this view of the same problem."""
+        if problem is not self._problem:
+            self._problem = problem
+            unit = movable_units(problem)
+            self._moves = self._moves._replace(
+                unit=unit,
+                unit_offsets=_offsets(np.bincount(unit)),
+                unit_ops=np.argsort(unit, kind="stable").astype(np.int32),
+                allowed=_worth_trying(problem).ravel().copy(),
+            )
+
+    def reseed(self, seed: int) -> None:
+        """Let the walks that follow depend on ``seed`` and on nothing before."""
+        self._rng = np.random.default_rng(seed)
+        self._moves.rng[:] = self._rng.integers(1, 2**63, 1).astype(np.uint64)
+        self._moves.hint[:] = 0
 
     @property
     def best(self) -> Placement:

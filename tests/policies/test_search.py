@@ -10,10 +10,10 @@ from dplace.cluster import Contention
 from dplace.lowering import Evaluator, Progress
 from dplace.placement import check_placement
 from dplace.policies import place
-from dplace.policies.search import improve, search
+from dplace.policies.search import MOST_PER_UNIT, improve, search
 from dplace.policies.single import single
 from dplace.problem import Machine, Objective, Problem
-from tests.policies.worlds import branchy, two_towers
+from tests.policies.worlds import branchy, two_towers, unrolled
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
 
@@ -129,3 +129,18 @@ def test_a_graph_without_ops_has_an_answer() -> None:
     evaluator = Evaluator(problem)
     placement = search(evaluator, rng=np.random.default_rng(0), evaluations=100)
     assert placement.shape == (0,)
+
+
+def test_a_thousand_ops_are_placed_better_by_way_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = unrolled(4, 25)
+    assert problem.num_ops == 1000
+    budget = 3000
+
+    def found_s(most_per_unit: int) -> float:
+        monkeypatch.setattr("dplace.policies.search.MOST_PER_UNIT", most_per_unit)
+        answers = [place(problem, "auto", seed=seed, evaluations=budget) for seed in range(3)]
+        # What is left over of a stage is not carried to the next.
+        assert all(0.8 * budget < answer.evaluations <= budget for answer in answers)
+        return sum(answer.objective_s for answer in answers)
+
+    assert found_s(MOST_PER_UNIT) < 0.95 * found_s(0)

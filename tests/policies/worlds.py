@@ -50,3 +50,32 @@ def heavy_chain(num_ops: int, memory_bytes: int | list[int], num_devices: int = 
     )
     cluster = make_cluster(num_devices, overhead_s=1.0, latency_s=1.0, memory_bytes=memory_bytes)
     return make_problem(graph, cluster, [1.0] * num_ops)
+
+
+def unrolled(num_layers: int, num_steps: int, *, num_devices: int = 4) -> Problem:
+    """Return an unrolled recurrent net: cells of ten ops that read the cells below and before.
+
+    Half of the time of a cell is its first op; a call costs twice as much as another op.
+    """
+    inputs: list[list[str]] = []
+    outputs: list[list[str]] = []
+    for step in range(num_steps):
+        for layer in range(num_layers):
+            below = f"h{layer - 1}.{step}" if layer else f"x{step}"
+            before = [f"h{layer}.{step - 1}"] if step else []
+            name = f"{layer}.{step}"
+            inputs.append([below, *before])
+            outputs.append([f"g{name}"])
+            for gate in range(4):
+                inputs.append([f"g{name}"])
+                outputs.append([f"a{name}.{gate}"])
+            for gate in range(4):
+                inputs.append([f"a{name}.{gate}"])
+                outputs.append([f"b{name}.{gate}"])
+            inputs.append([f"b{name}.{gate}" for gate in range(4)])
+            outputs.append([f"h{name}"])
+    sizes = {name: 4096 for row in outputs for name in row}
+    sizes |= {name: 65536 for name in sizes if name.startswith("h")}
+    graph = make_graph(inputs, outputs, value_bytes=sizes)
+    cluster = make_cluster(num_devices, overhead_s=20 * US, latency_s=20 * US, bytes_per_s=2e9)
+    return make_problem(graph, cluster, [90 * US, *[10 * US] * 9] * (num_layers * num_steps))
