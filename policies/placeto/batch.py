@@ -134,6 +134,8 @@ class Moment(NamedTuple):
     """Shape ``(B,)``: the makespan in mean groups."""
     usage: Tensor
     """Shape ``(B, D, 2)``: how long each device works and how full it is."""
+    ahead: Tensor
+    """Shape ``(B, D)``: what each choice would change in log run time; 0 where nobody asked."""
 
 
 def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cpu") -> Batch:
@@ -205,10 +207,13 @@ def moment(batch: Batch, states: Sequence[State]) -> Moment:
     device = batch.sizes.device
     most = batch.present.shape[1]
     usage = np.zeros((len(states), most, 2), dtype=np.float32)
+    ahead = np.zeros((len(states), most), dtype=np.float32)
     for index, state in enumerate(states):
         num = len(state.outcome.busy)
         usage[index, :num, 0] = state.outcome.busy
         usage[index, :num, 1] = state.outcome.full
+        if state.ahead is not None:
+            ahead[index, :num] = state.ahead
     current = np.array([state.current for state in states], dtype=np.int64)
 
     def joined(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
@@ -222,4 +227,5 @@ def moment(batch: Batch, states: Sequence[State]) -> Moment:
         end=joined([state.outcome.end for state in states], torch.float32),
         length=torch.tensor([state.outcome.length for state in states]).to(device, torch.float32),
         usage=torch.from_numpy(usage).to(device),
+        ahead=torch.from_numpy(ahead).to(device),
     )

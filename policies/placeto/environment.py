@@ -11,9 +11,8 @@ from gymnasium import spaces
 
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
-from dplace.policies.grouping import MAX_GROUPS
 from dplace.policies.placeto.episode import Episode, EpisodeRules
-from dplace.policies.placeto.world import World
+from dplace.policies.placeto.world import MAX_GROUPS, World
 from dplace.problem import Problem
 
 __all__ = ["PlacementEnv"]
@@ -64,7 +63,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             InputError: Some op can go nowhere.
         """
         self.render_mode = render_mode
-        self.world = World(Evaluator(problem), max_groups=max_groups)
+        self.world = World(Evaluator(problem), max_groups=max_groups, is_listed=False)
         self._rules = rules or EpisodeRules()
         self._episode = Episode(self.world, self._rules, rng=self.np_random)
         graph = self.world.graph

@@ -5,7 +5,8 @@ the reward of a step is what the move takes off the log run time. With ``final``
 comes at the last step; the sum over an episode is the same.
 
 Departures: run times are logs told in the work of all ops and penalties in shares of memory, so
-that rewards of all graphs compare; and episodes start from the best single device by default.
+that rewards of all graphs compare; and episodes start from the best of one device and two list
+schedules by default, where the paper's start from one device or a random placement.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ from dplace.policies.placeto.world import Outcome, World, topological
 __all__ = ["Episode", "EpisodeRules", "Order", "Reward", "Start", "State"]
 
 Placement = NDArray[np.int32]
+Float = NDArray[np.float32]
 
 Order = Literal["topological", "random", "mixed"]
 Reward = Literal["each-move", "final"]
-Start = Literal["single", "random", "mixed"]
+Start = Literal["listed", "single", "random", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +37,9 @@ class EpisodeRules:
     """In which order groups are visited, or one of the two by chance; ``reset`` takes any other."""
     reward: Reward = "each-move"
     """What each move gains, or the same in one at the end."""
-    start: Start = "single"
-    """The placement before the first move: the best single device, a random one, or, by chance, one
-    of the two or the best placement met so far."""
+    start: Start = "listed"
+    """The placement before the first move: where the world has its start, the best single device,
+    a random one, or, by chance, one of these or the best placement met so far."""
 
 
 class State(NamedTuple):
@@ -51,6 +53,8 @@ class State(NamedTuple):
     """The group whose device is to be chosen."""
     outcome: Outcome
     """Of the placement."""
+    ahead: Float | None = None
+    """Shape ``(num_devices,)``, for policies that look ahead: see ``World.ahead``."""
 
     @property
     def num_groups(self) -> int:
@@ -75,9 +79,9 @@ class Episode:
         self.rules = rules or EpisodeRules()
         self._rng = rng
         self._topological = topological(world.graph)
-        self.best: Placement = world.single
+        self.best: Placement = world.start
         """The best placement of the groups met in any episode, by its score."""
-        self.best_score: Score = world.outcome(world.single).score
+        self.best_score: Score = world.outcome(world.start).score
         self.reset()
 
     def reset(
@@ -132,8 +136,10 @@ class Episode:
             draw = self._rng.random()
             if draw < 0.3:
                 return self.best
-            start = "random" if draw < 0.4 else "single"
-        return self.world.single if start == "single" else self.world.random(self._rng)
+            start = "listed" if draw < 0.7 else "single" if draw < 0.85 else "random"
+        if start == "random":
+            return self.world.random(self._rng)
+        return self.world.single if start == "single" else self.world.start
 
     @property
     def is_over(self) -> bool:
@@ -149,6 +155,13 @@ class Episode:
     def state(self) -> State:
         """Return what the policy sees now."""
         return State(self._placement.copy(), self._visited.copy(), self.current, self._outcome)
+
+    def seen(self, *, is_ahead: bool) -> State:
+        """Return what the policy sees now, and what each of its choices would change if asked."""
+        state = self.state
+        if not is_ahead or self.is_over:
+            return state
+        return state._replace(ahead=self.world.ahead(state.placement, state.current))
 
     @property
     def mask(self) -> NDArray[np.bool_]:

@@ -3,7 +3,14 @@
 Doppler (Yao et al., ICLR 2026) too lets its policy follow a heuristic before it learns from its own
 trials. Here the teacher is ``search`` on the training members. States are of two kinds: from
 placements that are the target where the episode has been and something else where it has not, and,
-as in DAgger (Ross, Gordon, Bagnell, 2011), from where the policy itself has come to.
+as in DAgger (Ross, Gordon, Bagnell, 2011), from where the policy itself has come to. There the
+target is the policy's own placement, improved by a short annealing: what it might have done, not
+what is best of all (Anthony, Tian, Barber, *Thinking Fast and Slow with Deep Learning and Tree
+Search*, 2017).
+
+What is learned is not the target's device but what each device would cost if all that is not
+visited yet went where the target has it (as in AggreVaTe, Ross and Bagnell, 2014): of many groups
+it does not matter where they are, and of others very much.
 """
 
 from collections import deque
@@ -22,7 +29,7 @@ from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_le
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.ranks import ALONE, Ranks, play_together
 from dplace.policies.placeto.rollout import one_thread
-from dplace.policies.placeto.teacher import classes_of, matched, renumbered
+from dplace.policies.placeto.teacher import Tutor, classes_of, matched, renumbered
 from dplace.policies.placeto.world import World
 
 __all__ = ["Imitated", "Imitation", "ImitationSettings"]
@@ -42,12 +49,18 @@ class ImitationSettings:
     learning_rate: float = 3e-3
     last_learning_rate: float = 1e-4
     gradient_norm: float = 1.25
+    blur: float = 0.01
+    """Difference in log run time at which a device is told to be e times as good as another."""
     wrong: float = 0.05
     """Share of the visited groups that are not where the target has them."""
-    own: float = 0.5
+    own: float = 0.7
     """Share of the states that are from the policy's own episodes."""
-    own_every: int = 20
+    own_every: int = 8
     """Updates between two rounds of them."""
+    own_kept: int = 3
+    """Episodes of a graph that are remembered."""
+    own_steps: int = 300
+    """Placements that annealing looks at to improve where one ended."""
     rules: EpisodeRules = field(default_factory=lambda: EpisodeRules(order="mixed", start="mixed"))
 
 
@@ -67,6 +80,8 @@ class _Walked(NamedTuple):
     order: NDArray[np.int64]
     start: Placement
     end: Placement
+    target: Placement
+    """The end, improved."""
 
 
 class _Drawn(NamedTuple):
@@ -114,7 +129,8 @@ class Imitation:
         self._device = next(network.parameters()).device
         self._optimiser = torch.optim.Adam(network.parameters(), lr=self.settings.learning_rate)
         self._episodes = [Episode(w, self.settings.rules, rng=self._rng) for w in worlds]
-        self._walked: list[deque[_Walked]] = [deque(maxlen=8) for _ in worlds]
+        self._walked: list[deque[_Walked]] = [deque(maxlen=self.settings.own_kept) for _ in worlds]
+        self._tutors = [Tutor(world) for world in worlds]
 
     @one_thread()
     def update(self) -> Imitated:
@@ -144,13 +160,17 @@ class Imitation:
         batch = make_batch([self._worlds[index].graph for index in chosen], device=self._device)
         batch = batch.repeat(len(own))
         judged = [self._judged(one) for row in own for one in row]
-        wanted = torch.tensor([device for _, device in judged], device=self._device)
         logits = self.network(batch, moment(batch, [state for state, _ in judged]))
-        share = len(own) / self.settings.states
-        loss = nn.functional.cross_entropy(logits, wanted) * share  # (states * graphs, D)
+        wanted = torch.zeros(logits.shape)  # (states * graphs, D)
+        for row, (_, share) in enumerate(judged):
+            wanted[row, : len(share)] = torch.from_numpy(share)
+        wanted = wanted.to(self._device)
+        log_shares = logits.log_softmax(1).masked_fill(logits.isinf(), 0.0)
+        loss = -(wanted * log_shares).sum(1).mean() * (len(own) / self.settings.states)
         torch.autograd.backward(loss)
-        agreement = (logits.argmax(1) == wanted).float().mean() * share
-        return torch.stack([loss.detach(), agreement]).cpu().double()
+        agreement = wanted.gather(1, logits.argmax(1, keepdim=True)).mean()
+        told = torch.stack([loss.detach(), agreement * (len(own) / self.settings.states)])
+        return told.cpu().double()
 
     def state(self) -> Kept:
         """Return all that later updates depend on, beside worlds, targets and settings."""
@@ -190,25 +210,40 @@ class Imitation:
             walked = self._walked[index][rng.integers(len(self._walked[index]))]
             order = walked.order
             visited[order[:at]] = True
-            devices = np.where(visited, walked.end, walked.start)
-            work = world.graph.run.mean(axis=1, dtype=np.float64)
-            target = matched(target, devices, work * np.where(visited, 1.0, 0.01), classes)
+            there, start, target = walked.end, walked.start, walked.target
         else:
             episode = self._episodes[index]
             episode.reset()
-            order = episode.order
+            order, start = episode.order, episode.state.placement
             visited[order[:at]] = True
-            target = renumbered(target, episode.state.placement, order, classes)
-            is_wrong = rng.random(world.num_groups) < self.settings.wrong
-            there = np.where(is_wrong, world.random(rng), target)
-            devices = np.where(visited, there, episode.state.placement)
+            if (start == world.single).all():
+                target = renumbered(target, start, order, classes)
+            else:
+                work = world.graph.run.mean(axis=1, dtype=np.float64)
+                target = matched(target, start, work, classes)
+            there = target
+        is_wrong = rng.random(world.num_groups) < self.settings.wrong
+        devices = np.where(visited, np.where(is_wrong, world.random(rng), there), start)
         return _Drawn(index, devices.astype(np.int32), visited, int(order[at]), target)
 
-    def _judged(self, drawn: _Drawn) -> tuple[State, int]:
-        """Return a state, and the device that its group should go to."""
+    def _judged(self, drawn: _Drawn) -> tuple[State, NDArray[np.float32]]:
+        """Return a state, and how good each device is for its group."""
         index, devices, visited, current, target = drawn
-        state = State(devices, visited, current, self._worlds[index].outcome(devices))
-        return state, int(target[current])
+        world = self._worlds[index]
+        ahead = world.ahead(devices, current) if self.network.shape.is_ahead else None
+        state = State(devices, visited, current, world.outcome(devices), ahead)
+        return state, self._shares(world, np.where(visited, devices, target), current)
+
+    def _shares(self, world: World, devices: Placement, current: int) -> NDArray[np.float32]:
+        """Return how good each device is if what is not visited goes where the target has it."""
+        allowed = world.graph.allowed[current]
+        cost = np.full(len(allowed), np.inf)
+        for device in np.flatnonzero(allowed).tolist():
+            devices[current] = device
+            cost[device] = world.log_time(devices)
+        share = np.exp(-(cost - cost.min()) / self.settings.blur)
+        share /= share.sum()
+        return np.asarray(share, dtype=np.float32)
 
     def _walk(self) -> None:
         """Let the policy play, to learn from where it comes to."""
@@ -218,7 +253,9 @@ class Imitation:
             episode.reset()
         starts = [episode.state.placement for episode in episodes]
         ranks, device = self._ranks, self._device
-        play_together(self.network, episodes, generator=self._generator, ranks=ranks, device=device)
+        play_together(self.network, episodes, generator=None, ranks=ranks, device=device)
         ends = ranks.rows([episode.state.placement for episode in episodes])
         for index, episode, start, end in zip(chosen, episodes, starts, ends, strict=True):
-            self._walked[index].append(_Walked(episode.order, start, end))
+            seed = int(self._rng.integers(2**62))
+            target = self._tutors[index].improved(end, steps=self.settings.own_steps, seed=seed)
+            self._walked[index].append(_Walked(episode.order, start, end, target))

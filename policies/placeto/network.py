@@ -34,9 +34,10 @@ NODE_FEATURES = (
 its values there; the last three times through ``log1p``."""
 
 
-MOMENT_FEATURES = ("busy", "full", "ready", "free", "finish")
+MOMENT_FEATURES = ("busy", "full", "ready", "free", "finish", "ahead")
 """Of a device at one step: how long it works and how full it is; when the current group has its
-inputs there, when what was visited there ends, and when the group would end there."""
+inputs there, when what was visited there ends, and when the group would end there; and what going
+there would change in log run time, in hundredths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,10 @@ class Shape:
     pools: tuple[Pool, ...] = get_args(Pool)
     """What the classifier sees beside the devices, each at most once."""
     moments: bool = True
-    """Whether it sees what list scheduling decides by (``MOMENT_FEATURES``), which the paper's does
-    not."""
+    """Whether it sees what list scheduling decides by: ``ready``, ``free`` and ``finish``."""
+    is_ahead: bool = True
+    """Whether it sees what the simulator says of each choice: ``ahead``. The paper's sees neither
+    of the two."""
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -93,7 +96,7 @@ def features_of(batch: Batch, moment: Moment) -> Tensor:
 
 
 def of_moment(batch: Batch, moment: Moment) -> Tensor:
-    """Return what sets devices apart at this step, shape ``(B, D, len(MOMENT_FEATURES))``.
+    """Return ``ready``, ``free`` and ``finish`` of devices at this step, shape ``(B, D, 3)``.
 
     This is what list scheduling decides by (HEFT, Topcuoglu et al., 2002; Doppler, 2026, shows its
     policy the like): three moments, in mean groups and told from the earliest end anywhere.
@@ -111,7 +114,11 @@ def of_moment(batch: Batch, moment: Moment) -> Tensor:
     finish = torch.maximum(ready, free) + batch.run[moment.current]
     earliest = finish.masked_fill(~batch.allowed[moment.current], torch.inf).amin(1, keepdim=True)
     moments = torch.stack([ready, free, finish], dim=2) - earliest[:, :, None]
-    return torch.cat([moment.usage, moments.sign() * torch.log1p(moments.abs())], dim=2)
+    return _damped(moments)
+
+
+def _damped(figures: Tensor) -> Tensor:
+    return figures.sign() * torch.log1p(figures.abs())
 
 
 class Messages(nn.Module):
@@ -150,7 +157,7 @@ class PlacetoNetwork(nn.Module):
         self.before_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
         self.after_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
         pooled = 2 * width * len(self.shape.pools)
-        told = len(MOMENT_FEATURES) if self.shape.moments else 2
+        told = 2 + 3 * self.shape.moments + self.shape.is_ahead
         seen = pooled + len(others) + len(DEVICE_FEATURES) + told
         # The paper's sizes: twice the four pools of two directions, then once.
         self.of_device = nn.Linear(seen, 16 * width)
@@ -170,8 +177,11 @@ class PlacetoNetwork(nn.Module):
         """Return unnormalised log-probabilities of devices, ``-inf`` where masked; ``(B, D)``."""
         own = self.transform(features_of(batch, moment))  # (N, D, width)
         embedding = torch.cat([self.down(batch, own), self.up(batch, own)], dim=2)
-        told = of_moment(batch, moment) if self.shape.moments else moment.usage
-        seen = [*self._pools(batch, moment, embedding), batch.devices, told]
+        seen = [*self._pools(batch, moment, embedding), batch.devices, moment.usage]
+        if self.shape.moments:
+            seen.append(of_moment(batch, moment))
+        if self.shape.is_ahead:
+            seen.append(_damped(100.0 * moment.ahead)[:, :, None])
         each = torch.cat(seen, dim=2)  # (B, D, seen)
         present = batch.present[:, :, None]
         mean = (each * present).sum(1) / present.sum(1)  # (B, seen)

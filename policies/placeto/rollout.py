@@ -87,7 +87,7 @@ def play(
     rewards: list[list[float]] = []
     is_on: list[list[float]] = []
     while not all(episode.is_over for episode in episodes):
-        states.append([episode.state for episode in episodes])
+        states.append([episode.seen(is_ahead=network.shape.is_ahead) for episode in episodes])
         # Drawn on the CPU, so that equal seeds give equal draws wherever the network is.
         logits = network(batch, moment(batch, states[-1])).cpu()  # (B, D)
         if generator is None:

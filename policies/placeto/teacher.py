@@ -14,10 +14,14 @@ from dplace.lowering import Evaluator
 from dplace.policies.grouping import grouped
 from dplace.policies.placeto.world import World
 from dplace.policies.search import search
+from dplace.policies.walk import Walker
 
-__all__ = ["classes_of", "matched", "renumbered", "taught"]
+__all__ = ["Tutor", "classes_of", "matched", "renumbered", "taught"]
 
 Placement = NDArray[np.int32]
+
+HEAT = 0.01, 5e-4
+"""First and last temperature of a tutor's annealing, in shares of the makespan."""
 
 
 def taught(world: World, *, evaluations: int, seed: int = 0) -> Placement | None:
@@ -32,6 +36,36 @@ def taught(world: World, *, evaluations: int, seed: int = 0) -> Placement | None
         return None
     target = world.of_groups(found)
     return min((target, world.single), key=lambda devices: world.outcome(devices).score)
+
+
+class Tutor:
+    """Improves placements of one world's groups a little, by a short and cold annealing.
+
+    The best placement of all may be far from what a policy does; this one is at hand.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._walker: Walker | None = None
+
+    def improved(self, devices: Placement, *, steps: int, seed: int) -> Placement:
+        """Return a placement of the groups that is as good or better.
+
+        Args:
+            devices: Shape ``(num_groups,)``.
+            steps: Placements to judge.
+            seed: Of all moves; nothing else but the arguments changes the answer.
+        """
+        world = self._world
+        if self._walker is None:
+            tied = Evaluator(grouped(world.problem, world.group))
+            self._walker = Walker(tied, np.random.default_rng(0), world.of_ops(devices))
+        self._walker.reseed(seed)
+        start = world.of_ops(devices)
+        hot, cold = HEAT
+        found = self._walker.anneal(start, world.rule, steps=steps, hot=hot, cold=cold, slope=0.0)
+        better = world.of_groups(found)
+        return min((better, devices), key=world.log_time)
 
 
 def classes_of(graph: GroupGraph) -> list[list[int]]:

@@ -8,15 +8,18 @@ import pytest
 
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
+from dplace.policies.heft import heft
+from dplace.policies.m_etf import m_etf
 from dplace.policies.placeto.episode import Episode, EpisodeRules
 from dplace.policies.placeto.world import WORST, World, topological
+from dplace.policies.single import single
 from dplace.problem import Machine, Objective, Problem
 from tests.policies.worlds import heavy_chain, two_towers
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
 
 def episode_of(problem: Problem, rules: EpisodeRules | None = None, **options: int) -> Episode:
-    world = World(Evaluator(problem), **options)  # type: ignore[arg-type]
+    world = World(Evaluator(problem), is_listed=False, **options)  # type: ignore[arg-type]
     return Episode(world, rules, rng=np.random.default_rng(0))
 
 
@@ -78,7 +81,9 @@ def test_every_group_is_visited_once_and_the_state_follows() -> None:
 
 
 def test_a_topological_order_never_runs_ahead() -> None:
-    world = World(Evaluator(random_problem(np.random.default_rng(5), 60, 2)), max_groups=20)
+    world = World(
+        Evaluator(random_problem(np.random.default_rng(5), 60, 2)), max_groups=20, is_listed=False
+    )
     place = np.argsort(topological(world.graph))
     assert (place[world.graph.edges[:, 0]] < place[world.graph.edges[:, 1]]).all()
 
@@ -166,3 +171,34 @@ def test_it_goes_under_every_machine(machine: Machine, objective: Objective) -> 
         for share in (outcome.start, outcome.busy, outcome.full):
             assert np.isfinite(share).all()
             assert (share >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_looking_ahead_tells_what_each_choice_changes(seed: int) -> None:
+    world = World(Evaluator(random_problem(np.random.default_rng(seed), 30, 3)), max_groups=10)
+    episode = Episode(world, EpisodeRules(start="random"), rng=np.random.default_rng(seed))
+    while not episode.is_over:
+        seen = episode.seen(is_ahead=True)
+        assert seen.ahead is not None
+        for device, said in enumerate(seen.ahead.tolist()):
+            moved = seen.placement.copy()
+            moved[seen.current] = device
+            change = world.outcome(moved).log_time - seen.outcome.log_time
+            assert said == pytest.approx(change, abs=1e-6)
+        episode.step(int(seen.ahead.argmin()))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_episodes_start_from_the_best_of_one_device_and_list_schedules(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    evaluator = Evaluator(random_problem(rng, 60, 3, window=10))
+    quick = [
+        evaluator.best_rule(policy(evaluator, rng=rng, evaluations=1))[0]
+        for policy in (single, heft, m_etf)
+    ]
+    world = World(evaluator, max_groups=6)
+    assert world.outcome(world.start).score == min(quick)
+    assert evaluator.best_rule(world.of_ops(world.start))[0] == min(quick)
+    published = World(evaluator, max_groups=6, is_listed=False)
+    assert (published.start == published.single).all()
+    assert published.num_groups <= 6

@@ -224,13 +224,22 @@ def test_the_moments_of_list_scheduling_by_hand() -> None:
     batch = make_batch([one.graph])
     unit_s = one.graph.unit_s
     assert unit_s == pytest.approx(3.0)
-    found = of_moment(batch, moment(batch, [seen]))[0, :, 2:]
+    found = of_moment(batch, moment(batch, [seen]))[0]
     ready = np.array([1.0, 1.0 + 2.0 / unit_s])
     free = np.array([1.0, 5.0])
     finish = np.maximum(ready, free) + 1.0
     told = np.stack([ready, free, finish], axis=1) - finish.min()
     wanted = np.sign(told) * np.log1p(np.abs(told))
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_the_simulator_says_of_a_choice_is_seen_where_it_is_asked_for() -> None:
+    one = world(0, 3)
+    seen = state(one)
+    said = seen._replace(ahead=one.ahead(seen.placement, seen.current))
+    net, blind = network(), network(Shape(is_ahead=False))
+    assert not torch.equal(logits(net, [one], [seen]), logits(net, [one], [said]))
+    assert torch.equal(logits(blind, [one], [seen]), logits(blind, [one], [said]))
 
 
 @pytest.mark.parametrize("left_out", POOLS)

@@ -31,12 +31,14 @@ def chains(num_chains: int, length: int = 3) -> World:
     outputs = [[f"v{c}.{step + 1}"] for c in range(num_chains) for step in range(length)]
     graph = make_graph(inputs, outputs)
     problem = make_problem(graph, make_cluster(2, latency_s=2.0), [1.0] * graph.num_ops)
-    return World(Evaluator(problem))
+    return World(Evaluator(problem), is_listed=False)
 
 
 def random_world(seed: int, num_devices: int) -> World:
     rng = np.random.default_rng(seed)
-    return World(Evaluator(random_problem(rng, 20, num_devices, window=6)), max_groups=8)
+    return World(
+        Evaluator(random_problem(rng, 20, num_devices, window=6)), max_groups=8, is_listed=False
+    )
 
 
 def test_returns_are_the_sums_of_what_follows() -> None:
