@@ -152,9 +152,10 @@ def improve(
     left = evaluations - (evaluator.evaluations - begun)
     if left < LEAST_STEPS:
         return pool[0].placement
-    walker = Walker(evaluator, rng, pool[0].placement)
+    best = pool[0]
+    walker = Walker(evaluator, rng, best.placement)
     for stage in stages:
-        best, width = pool[0].placement, min(stage.width, len(pool))
+        width = min(stage.width, len(pool))
         # What comes out is judged by every rule, and some walks begin with that.
         steps = int(left * stage.share / width) - 2 * (len(rules) + 1) - len(rules)
         if steps < LEAST_STEPS:
@@ -185,10 +186,14 @@ def improve(
         except KeyboardInterrupt:
             evaluator.is_interrupted = True
             grown.append(walker.best)
-        pool = _best(evaluator, [best, *grown], rules, stage.width)
+        # Groups seldom come to what the best start is before they are refined.
+        kept = [] if stage.grain else [best.placement]
+        # All of them by every rule: the first may think little of what another has led to.
+        pool = _best(evaluator, [*kept, *grown], rules, stage.width + 1)
+        best = min(best, pool[0], key=lambda candidate: candidate.score)
         if evaluator.is_interrupted:
             break
-    return pool[0].placement
+    return best.placement
 
 
 def _best(
