@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.lowering import Evaluator
@@ -90,13 +89,3 @@ def test_a_word_with_a_slash_an_ending_or_a_file_is_a_path(
         place(branchy(1), "mine")
     with pytest.raises(InputError, match="my-policy/policy.safetensors: not a policy"):
         place(branchy(1), "my-policy")
-
-
-def test_seeds_decide_what_is_drawn() -> None:
-    world = World(Evaluator(branchy(3)), max_groups=16)
-    net = PlacetoNetwork(generator=torch.Generator().manual_seed(4))
-    scores = {
-        world.outcome(propose(net, world, rng=np.random.default_rng(seed), evaluations=10**6)).score
-        for seed in range(4)
-    }
-    assert len(scores) > 1
