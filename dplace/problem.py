@@ -49,3 +49,12 @@ class Problem:
     def num_devices(self) -> int:
         """Return the number of devices."""
         return self.cluster.num_devices
+
+    @property
+    def is_host(self) -> NDArray[np.bool_]:
+        """Return which devices stand for host memory and its many cores.
+
+        Shape ``(num_devices,)``; the CPUs under ``dnn-partitioning``, elsewhere none.
+        """
+        is_apart = self.machine == "dnn-partitioning"
+        return np.array([is_apart and device.kind == "CPU" for device in self.cluster.devices])

@@ -145,10 +145,7 @@ class _Search:
         """Work of an op and all later ones, each at its fastest."""
         # In a stream requests overlap; host memory's cores are many in dnn-partitioning.
         self._has_path = problem.objective == "latency"
-        self._one_by_one = [
-            not (problem.machine == "dnn-partitioning" and device.kind == "CPU")
-            for device in problem.cluster.devices
-        ]
+        self._one_by_one: list[bool] = (~problem.is_host).tolist()
 
     def enter(self, placement: Placement) -> None:
         """Score a placement and keep the best."""

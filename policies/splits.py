@@ -137,7 +137,7 @@ def _least_loads(
     fastest = [
         d for d in devices if (problem.seconds[:, d] == problem.seconds[:, devices[0]]).all()
     ]
-    search = make_load_search(problem)
+    search = make_load_search(problem, evaluator.tables)
     if len(search.host_s):
         transfer_s = search.host_s.reshape(-1, problem.num_devices)[:, fastest[0]].copy()
     else:

@@ -81,8 +81,8 @@ def make_moves(problem: Problem, rng: np.random.Generator) -> "Moves":
 def _worth_trying(problem: Problem) -> NDArray[np.bool_]:
     """Return where ops may go; of CPUs that run any number of ops at a time, one is enough."""
     allowed = allowed_devices(problem)
-    if problem.machine == "dnn-partitioning" and problem.objective == "latency":
-        hosts = [at for at, device in enumerate(problem.cluster.devices) if device.kind == "CPU"]
+    if problem.objective == "latency":
+        hosts = np.flatnonzero(problem.is_host)
         alike = [
             at for at in hosts[1:] if (problem.seconds[:, at] == problem.seconds[:, hosts[0]]).all()
         ]

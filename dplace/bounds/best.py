@@ -101,7 +101,7 @@ def _by_ops(
         "count": call_s + counting_bound_s(units, room, work_s),
     }
     if is_stream:
-        bounds["crossing"] = min(alone, _channel_s(problem))
+        bounds["crossing"] = min(alone, _channel_s(problem, tables))
         return bounds
     path_s, starts = earliest_times(tables, allowed)
     bounds["path"] = path_s
@@ -145,27 +145,27 @@ def _busy_units(problem: Problem, allowed: NDArray[np.bool_]) -> Units:
     return units._replace(seconds=units.seconds + after)
 
 
-def _channel_s(problem: Problem) -> float:
+def _channel_s(problem: Problem, tables: "Tables") -> float:
     """Return how long a channel is busy at least if no device has all ops."""
     from dplace.simulator.op_tables import tabulate_ops
 
     edges = edges_of(problem)
     if problem.num_devices == 1 or not are_connected(problem.num_ops, edges):
         return 0.0
-    tables = tabulate_ops(problem, problem.machine)
+    by_op = tabulate_ops(problem, problem.machine, tables)
     num = problem.num_devices
-    links = tables.links.reshape(num, num)
+    links = tables.links
     apart = ~np.eye(num, dtype=np.bool_)
     if problem.machine == "independent" or (links["channel_a"][apart] < 0).any():
         return 0.0
     values = np.unique(edges.values)
-    if len(tables.pair_s):
-        length = tables.pair_s.reshape(-1, num, num)[values][:, apart].min(axis=1)
+    if len(by_op.pair_s):
+        length = by_op.pair_s.reshape(-1, num, num)[values][:, apart].min(axis=1)
     else:
         size = problem.graph.value_bytes[values][:, None]
         length = (links["latency"] + size[:, :, None] / links["bytes_per_s"])[:, apart].min(axis=1)
-        length = length + tables.values["transfer_s"][values]
-    return float(length.min(initial=np.inf)) + tables.after_send_s
+        length = length + by_op.values["transfer_s"][values]
+    return float(length.min(initial=np.inf)) + by_op.after_send_s
 
 
 def _single_call_s(problem: Problem) -> float:

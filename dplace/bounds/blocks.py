@@ -66,9 +66,7 @@ def blocks_bound_s(problem: Problem, tables: "Tables", allowed: NDArray[np.bool_
         tables: Graph and costs.
         allowed: Shape ``(num_ops, num_devices)``: where each op may go.
     """
-    from dplace.simulator.loads import is_host
-
-    is_cpu = is_host(problem)
+    is_cpu = problem.is_host
     if is_cpu.all():
         return 0.0
     world = _world(problem, allowed, is_cpu)

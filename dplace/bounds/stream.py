@@ -61,9 +61,9 @@ def pieces_bound_s(
         work: The work bound and its prices.
         above_s: A bound that is known.
     """
-    from dplace.simulator.loads import host_times, is_host
+    from dplace.simulator.loads import host_times
 
-    is_cpu = is_host(problem)
+    is_cpu = problem.is_host
     if is_cpu.all():
         return above_s
     cross_s = host_times(problem)[:, ~is_cpu].min(axis=1)

@@ -27,7 +27,7 @@ class BlockEngine:
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
         self._tables = tables
-        self._search = make_block_search(problem)
+        self._search = make_block_search(problem, tables)
         self.capacity = capacity(problem)
         total = int(problem.graph.weight_bytes.sum())
         self.is_memory_tight = bool((total > self.capacity).any())

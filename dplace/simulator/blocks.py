@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dplace.problem import Problem
 from dplace.simulator.compiled import kernel
-from dplace.simulator.loads import host_times, is_host
+from dplace.simulator.loads import host_times
 from dplace.simulator.op_tables import OpTables, tabulate_ops
-from dplace.simulator.tables import Records
+from dplace.simulator.tables import Records, Tables
 
 __all__ = ["BlockSearch", "make_block_search", "simulate_blocks"]
 
@@ -51,12 +51,12 @@ class BlockSearch(NamedTuple):
     """Shape ``(num_ops,)``: when each op's values are there; ``inf`` where that is never."""
 
 
-def make_block_search(problem: Problem) -> BlockSearch:
-    """Return the arrays of a problem."""
+def make_block_search(problem: Problem, tables: Tables) -> BlockSearch:
+    """Return the arrays of a problem; those of ``tables`` are shared."""
     num_ops, num = problem.num_ops, problem.num_devices
     return BlockSearch(
-        op_tables=tabulate_ops(problem, "independent"),
-        is_host=is_host(problem),
+        op_tables=tabulate_ops(problem, "independent", tables),
+        is_host=problem.is_host,
         host_s=host_times(problem).ravel(),
         blocks=np.zeros(num + num_ops, dtype=BLOCK),
         block_of=np.zeros(num_ops, dtype=np.int32),

@@ -60,13 +60,8 @@ def capacity(problem: Problem) -> NDArray[np.int64]:
 
     Under ``dnn-partitioning`` a CPU stands for host memory, which has no limit.
     """
-    limits = [device.memory_bytes for device in problem.cluster.devices]
-    if problem.machine == "dnn-partitioning":
-        kinds = [device.kind for device in problem.cluster.devices]
-        limits = [
-            NO_LIMIT if kind == "CPU" else limit for kind, limit in zip(kinds, limits, strict=True)
-        ]
-    return np.array(limits, dtype=np.int64)
+    limits = np.array([device.memory_bytes for device in problem.cluster.devices], dtype=np.int64)
+    return np.where(problem.is_host, NO_LIMIT, limits)
 
 
 def holds_all_the_time(problem: Problem, is_memory_tight: bool) -> bool:

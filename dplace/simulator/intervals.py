@@ -9,7 +9,7 @@ transfer.
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.simulator.compiled import inner, kernel
+from dplace.simulator.compiled import kernel
 from dplace.simulator.op_tables import OpTables
 
 __all__ = ["best_runs"]
@@ -73,11 +73,6 @@ def best_runs(
         end = int(first[index, end])
         starts.append(end)
     return starts[::-1]
-
-
-@inner
-def _num_readers(value: int, tables: OpTables) -> int:
-    return int(tables.values[value + 1]["consumers"] - tables.values[value]["consumers"])
 
 
 @kernel

@@ -29,7 +29,7 @@ class LoadEngine:
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
         self._tables = tables
-        self._search = make_load_search(problem)
+        self._search = make_load_search(problem, tables)
         is_by_host = problem.machine == "dnn-partitioning"
         self._one_request = None if is_by_host else OpEngine(problem, tables)
         self.capacity = capacity(problem)

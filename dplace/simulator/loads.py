@@ -18,11 +18,12 @@ from dplace.simulator.op_tables import (
     OpTables,
     tabulate_ops,
 )
+from dplace.simulator.tables import Tables
 
 __all__ = [
     "LoadSearch",
     "crossings",
-    "is_host",
+    "host_times",
     "largest",
     "make_load_search",
     "move_op",
@@ -55,11 +56,6 @@ class LoadSearch(NamedTuple):
     """Devices first, channels behind them."""
 
 
-def is_host(problem: Problem) -> NDArray[np.bool_]:
-    """Return which devices are host memory and cores rather than accelerators."""
-    return np.array([device.kind == "CPU" for device in problem.cluster.devices])
-
-
 def host_times(problem: Problem) -> Float:
     """Return the time of each value between each device and host memory, 0 for a CPU.
 
@@ -73,14 +69,14 @@ def host_times(problem: Problem) -> Float:
     else:
         apart = given if given.shape[1] == 1 else given.max(axis=(1, 2), keepdims=True)
         times = np.repeat(apart[:, 0, :], cluster.num_devices, axis=1)
-    return np.asarray(np.where(is_host(problem)[None, :], 0.0, times))
+    return np.asarray(np.where(problem.is_host[None, :], 0.0, times))
 
 
-def make_load_search(problem: Problem) -> LoadSearch:
-    """Return the arrays, with nothing counted yet."""
+def make_load_search(problem: Problem, tables: Tables) -> LoadSearch:
+    """Return the arrays, with nothing counted yet; those of ``tables`` are shared."""
     graph, num = problem.graph, problem.num_devices
     is_by_host = problem.machine == "dnn-partitioning"
-    op_tables = tabulate_ops(problem, "independent" if is_by_host else problem.machine)
+    op_tables = tabulate_ops(problem, "independent" if is_by_host else problem.machine, tables)
     made = graph.value_producer[graph.input_values] >= 0
     readers = np.repeat(np.arange(graph.num_ops), np.diff(graph.input_offsets))[made]
     counts = np.bincount(readers, minlength=graph.num_ops)

@@ -39,7 +39,7 @@ class OpEngine:
     def __init__(self, problem: Problem, tables: Tables) -> None:
         self._problem = problem
         self._tables = tables
-        self._op_tables = tabulate_ops(problem, problem.machine)
+        self._op_tables = tabulate_ops(problem, problem.machine, tables)
         self._run = make_op_run(self._op_tables)
         self._part_run: Run | None = None
         self._loads: LoadSearch | None = None
@@ -130,7 +130,7 @@ class OpEngine:
         """Return each op as a part of its own, and the timeline."""
         makespan_s = self._simulate(placement, rule, order)
         if self._loads is None:
-            self._loads = make_load_search(self._problem)
+            self._loads = make_load_search(self._problem, self._tables)
         recount(self._loads, placement)
         return one_by_one(
             placement,

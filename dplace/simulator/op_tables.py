@@ -9,8 +9,8 @@ from dplace.problem import Machine, Problem
 from dplace.simulator.tables import (
     PLACETO_BUS_S,
     PLACETO_DEVICE_S,
-    VALUE,
     Records,
+    Tables,
     machine_links,
 )
 
@@ -59,30 +59,27 @@ class OpTables(NamedTuple):
     num_devices: int
 
 
-def tabulate_ops(problem: Problem, machine: Machine) -> OpTables:
+def tabulate_ops(problem: Problem, machine: Machine, tables: Tables) -> OpTables:
     """Return the arrays and the rules of a machine that takes ops one by one.
 
     Args:
         problem: Graph, costs and cluster.
         machine: ``native``, ``placeto``, ``baechi``, ``moirai`` or ``independent``.
+        tables: Of the same problem; arrays that hold the same here are shared, not copied.
     """
-    graph, cluster = problem.graph, problem.cluster
-    num = cluster.num_devices
-    given = problem.transfer_s
+    graph, given = problem.graph, problem.transfer_s
     made = graph.value_producer[graph.input_values] >= 0
     readers = np.repeat(np.arange(graph.num_ops), np.diff(graph.input_offsets))
     ops = np.zeros(graph.num_ops + 1, dtype=OP)
     ops["outputs"] = graph.output_offsets
     ops["missing"][:-1] = np.bincount(readers[made], minlength=graph.num_ops)
-    values = np.zeros(graph.num_values + 1, dtype=VALUE)
-    values["bytes"][:-1] = graph.value_bytes
-    values["consumers"] = graph.consumer_offsets
-    values["producer"][:-1] = graph.value_producer
-    pair_s = np.zeros(0)
-    if given is not None and given.shape[1] == 1:
-        values["transfer_s"][:-1] = given[:, 0, 0]
-    elif given is not None:
-        pair_s = np.array(given, dtype=np.float64, order="C").ravel()
+    values, pair_s = tables.values, np.zeros(0)
+    if given is not None:
+        values = values.copy()
+        values["transfer_s"][:-1] = given[:, 0, 0] if given.shape[1] == 1 else 0.0
+        if given.shape[1] > 1:
+            pair_s = np.array(given, dtype=np.float64, order="C").ravel()
+    links = tables.links if machine == problem.machine else machine_links(problem, machine)
     sends = {
         "native": PER_DEVICE,
         "moirai": PER_READER,
@@ -94,14 +91,14 @@ def tabulate_ops(problem: Problem, machine: Machine) -> OpTables:
     return OpTables(
         ops=ops,
         values=values,
-        output_values=np.array(graph.output_values, dtype=np.int32),
-        consumer_ops=np.array(graph.consumer_ops, dtype=np.int32),
-        seconds=np.array(problem.seconds, dtype=np.float64, order="C").ravel(),
+        output_values=tables.output_values,
+        consumer_ops=tables.consumer_ops,
+        seconds=tables.seconds.ravel(),
         pair_s=pair_s,
-        links=machine_links(problem, machine).ravel(),
+        links=links.ravel(),
         send=sends[machine],
         is_urgent_first=machine in ("native", "moirai"),
         after_op_s=PLACETO_DEVICE_S if is_placeto else 0.0,
         after_send_s=PLACETO_BUS_S if is_placeto else 0.0,
-        num_devices=num,
+        num_devices=problem.num_devices,
     )
