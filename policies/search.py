@@ -28,6 +28,7 @@ from dplace.policies.packing import packing
 from dplace.policies.single import single
 from dplace.policies.splits import splits
 from dplace.policies.walk import Walker
+from dplace.problem import Problem
 from dplace.rules import Rule, Score
 
 __all__ = ["improve", "search"]
@@ -86,6 +87,14 @@ COARSE_STAGES = {
     ),
 }
 """Where evaluations are few."""
+STREAM_STAGES = (
+    Stage(0.30, 6, (0.05, 0.02), 1e-3, 0.1, 1, 48),
+    Stage(0.30, 4, (0.03, 0.01), 3e-4, 0.1, 1, 96),
+    Stage(0.25, 3, (0.02, 0.01), 1e-4, 0.1, 1),
+    Stage(0.15, 1, (0.004,), 3e-5, 0.02, 1),
+)
+"""For throughput of many ops where evaluations are not few: loads have deep local optima, in which
+ops alone stay however hot their walk begins."""
 LEAST_UNITS, MOST_UNITS = 256, 30_000
 """Ops, or units of co-located ones, between which groups are made: of fewer there is nothing to
 gain, and of more they take minutes."""
@@ -93,6 +102,8 @@ MOST_PER_UNIT = 250
 """Evaluations for each of them from which groups no longer pay."""
 LEAST_COARSE = 1000
 """Evaluations below which there are too few for groups as well."""
+LEAST_OF_STREAM, MOST_PER_UNIT_OF_STREAM = 128, 1500
+"""Units above which, and evaluations for each up to which, ``STREAM_STAGES`` are used."""
 LEAST_STEPS = 20
 """A walk of fewer steps is not worth its start."""
 
@@ -138,15 +149,10 @@ def improve(
     problem = evaluator.problem
     if problem.num_devices == 1 or problem.num_ops == 0:
         return _best(evaluator, starts, rules, 1)[0].placement
-    stages: tuple[Stage, ...] = STAGES[problem.objective]
-    views = {0: problem}
-    num_units = int(movable_units(problem).max()) + 1
-    is_large = LEAST_UNITS < num_units <= MOST_UNITS
-    if is_large and LEAST_COARSE <= evaluations <= MOST_PER_UNIT * num_units:
-        stages = COARSE_STAGES[problem.objective]
-        views |= coarsen(evaluator, [stage.grain for stage in stages if stage.grain])
-        for view in list(views.values())[1:]:
-            starts = [*starts, *list_schedules(evaluator, view)]
+    stages = _stages(problem, evaluations)
+    views = {0: problem} | coarsen(evaluator, [stage.grain for stage in stages if stage.grain])
+    for view in list(views.values())[1:]:
+        starts = [*starts, *list_schedules(evaluator, view)]
     most = max(1, min(stages[0].width, evaluations // (10 * len(rules))))
     pool = _best(evaluator, starts, rules, most)
     left = evaluations - (evaluator.evaluations - begun)
@@ -194,6 +200,18 @@ def improve(
         if evaluator.is_interrupted:
             break
     return best.placement
+
+
+def _stages(problem: Problem, evaluations: int) -> tuple[Stage, ...]:
+    """Return how to spend a budget on a problem."""
+    num_units = int(movable_units(problem).max()) + 1
+    if evaluations >= LEAST_COARSE and num_units <= MOST_UNITS:
+        if num_units > LEAST_UNITS and evaluations <= MOST_PER_UNIT * num_units:
+            return COARSE_STAGES[problem.objective]
+        is_stream = problem.objective == "throughput" and num_units > LEAST_OF_STREAM
+        if is_stream and evaluations <= MOST_PER_UNIT_OF_STREAM * num_units:
+            return STREAM_STAGES
+    return STAGES[problem.objective]
 
 
 def _best(
