@@ -77,9 +77,8 @@ def pretrain(
         UsageError: Options that do not go together.
     """
     from dplace.policies.placeto.course import CourseSettings
-    from dplace.policies.placeto.imitate import ImitationSettings
 
-    base = settings or CourseSettings(imitation=ImitationSettings())
+    base = settings or CourseSettings()
     if not families:
         raise UsageError("pretrain: expected at least one family or folder, got none")
     clusters = clusters or CLUSTERS

@@ -37,7 +37,7 @@ class CourseSettings:
     """The published training; no updates leave it out."""
     imitation: ImitationSettings | None = None
     """The stage before it; None, or no updates, for the published training alone."""
-    evaluations: int = 20_000
+    evaluations: int = 8_000
     """What the search may take for each target of that stage."""
     seed: int = 0
 

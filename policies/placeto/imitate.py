@@ -41,12 +41,12 @@ Placement = NDArray[np.int32]
 class ImitationSettings:
     """How the first stage goes."""
 
-    updates: int = 600
+    updates: int = 200
     graphs: int = 8
     """Graphs in an update."""
-    states: int = 8
+    states: int = 4
     """States of each."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     last_learning_rate: float = 1e-4
     gradient_norm: float = 1.25
     blur: float = 0.01
@@ -55,9 +55,9 @@ class ImitationSettings:
     """Share of the visited groups that are not where the target has them."""
     own: float = 0.7
     """Share of the states that are from the policy's own episodes."""
-    own_every: int = 8
+    own_every: int = 16
     """Updates between two rounds of them."""
-    own_kept: int = 3
+    own_kept: int = 4
     """Episodes of a graph that are remembered."""
     own_steps: int = 300
     """Placements that annealing looks at to improve where one ended."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dplace.policies.placeto.batch import make_batch
@@ -29,13 +28,14 @@ def propose(
 ) -> Placement:
     """Return the best placement of the groups that a few episodes meet.
 
-    The first goes from the best single device, in topological order, to the most probable device
-    each time; others, while evaluations are left, draw devices and start from the best so far.
+    The first goes from the world's start in topological order, others, while evaluations are left,
+    from the best so far in an order that is drawn; each takes the most probable device every time.
+    They end when an episode finds nothing better.
 
     Args:
         network: The policy.
         world: What is placed.
-        rng: Of what is drawn.
+        rng: Of the orders.
         evaluations: How many placements may be judged; one episode is played whatever it takes.
     """
     evaluator = world.evaluator
@@ -43,12 +43,14 @@ def propose(
     episode = Episode(world, rng=rng)
     last = evaluator.evaluations + evaluations
     play(network, batch, [episode], generator=None)
-    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     for _ in range(EPISODES - 1):
+        before = episode.best_score
         if evaluator.evaluations >= last:
             break
-        episode.reset(start=episode.best)
-        play(network, batch, [episode], generator=generator)
+        episode.reset(start=episode.best, order=rng.permutation(world.num_groups))
+        play(network, batch, [episode], generator=None)
+        if not episode.best_score < before:
+            break
     return episode.best
 
 

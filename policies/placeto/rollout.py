@@ -14,6 +14,10 @@ from dplace.policies.placeto.network import PlacetoNetwork
 __all__ = ["Played", "Seats", "one_thread", "play"]
 
 
+TIE = 1e-4
+"""Difference in logits up to which devices are equal: devices that are alike differ by rounding."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let torch and dgl compute in one thread on the CPU meanwhile.
@@ -62,6 +66,13 @@ class Seats(NamedTuple):
         return every.exponential_(generator=generator)[self.own]
 
 
+def _likeliest(logits: Tensor, here: Tensor) -> Tensor:
+    """Return the most probable devices, shape ``(B,)``; rounding does not choose among equals."""
+    close = logits >= logits.amax(1, keepdim=True) - TIE  # (B, D)
+    stays = close.gather(1, here[:, None]).squeeze(1)
+    return torch.where(stays, here, close.int().argmax(1))
+
+
 @one_thread()
 @torch.no_grad()
 def play(
@@ -78,8 +89,8 @@ def play(
         network: The policy.
         batch: The graphs of the episodes, in the same order.
         episodes: What is played.
-        generator: Draws devices by their probabilities; without it the most probable is taken,
-            the lowest of equals.
+        generator: Draws devices by their probabilities; without it the most probable is taken; of
+            equals the one where the group is, or else the lowest.
         seats: Where the episodes sit, if other processes play more of them.
     """
     states: list[list[State]] = []
@@ -89,9 +100,10 @@ def play(
     while not all(episode.is_over for episode in episodes):
         states.append([episode.seen(is_ahead=network.shape.is_ahead) for episode in episodes])
         # Drawn on the CPU, so that equal seeds give equal draws wherever the network is.
-        logits = network(batch, moment(batch, states[-1])).cpu()  # (B, D)
+        now = moment(batch, states[-1])
+        logits = network(batch, now).cpu()  # (B, D)
         if generator is None:
-            chosen = logits.argmax(1)
+            chosen = _likeliest(logits, now.placement[now.current].cpu())
         else:
             shares = logits.double().softmax(1)
             if seats is None:

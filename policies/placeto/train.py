@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dplace.policies.placeto.batch import Batch, moment
@@ -27,24 +28,28 @@ from dplace.policies.placeto.world import World
 __all__ = ["Settings", "Trainer", "Update", "returns_to_go"]
 
 
+Placement = NDArray[np.int32]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How a policy is trained; the published figure in brackets where it differs."""
 
-    updates: int = 500
+    updates: int = 120
     """Steps of the optimiser; rates and weights fall from the first to the last."""
     graphs: int = 4
     """Graphs in an update, drawn anew each time where there are more (4 to 8 workers)."""
-    episodes: int = 2
+    episodes: int = 4
     """Episodes of each (1)."""
-    learning_rate: float = 3e-3
-    last_learning_rate: float = 3e-4
+    learning_rate: float = 2e-3
+    last_learning_rate: float = 2e-4
     """Adam's step falls linearly from the first to the second (1e-3, 1e-4)."""
-    entropy: float = 0.02
+    entropy: float = 0.005
     """Weight of the entropy at first (1); falls linearly to 0 at ``entropy_until``."""
     entropy_until: float = 0.7
     """Share of the updates after which chance is no longer rewarded."""
-    discount: float = 1.0
+    discount: float = 0.9
+    """What a reward counts a step later (1): a move is mostly answered by the next ones."""
     normalise: bool = True
     """Tell advantages in their standard deviation over the update, so that the weight of the
     entropy means the same at any scale of rewards (False)."""
@@ -52,7 +57,7 @@ class Settings:
     """Updates of a graph whose returns make its baseline."""
     gradient_norm: float = 1.25
     """Longer gradients are shortened to this."""
-    rules: EpisodeRules = field(default_factory=lambda: EpisodeRules(order="random"))
+    rules: EpisodeRules = field(default_factory=EpisodeRules)
     steps_at_once: int = 8
     """Steps in one pass forward and back: what memory allows; it changes nothing else."""
 
@@ -170,6 +175,10 @@ class Trainer:
                 for row in self._episodes
             ),
         )
+
+    def best(self, index: int) -> Placement:
+        """Return the best placement of the groups of one world that any episode has met."""
+        return min(self._episodes[index], key=lambda episode: episode.best_score).best
 
     def state(self) -> Kept:
         """Return all that later updates depend on, beside worlds and settings."""

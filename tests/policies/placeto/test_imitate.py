@@ -18,7 +18,7 @@ from dplace.policies.placeto.world import World
 from tests.policies.placeto.test_train import chains, random_world
 from tests.random_problems import random_problem
 
-SMALL = Shape(width=8, rounds=2)
+SMALL = Shape(width=8, rounds=2, is_ahead=False)
 
 
 def test_devices_are_classed_by_what_a_policy_sees() -> None:
@@ -73,7 +73,9 @@ def test_a_policy_learns_to_go_where_targets_are() -> None:
     settings = ImitationSettings(updates=300, graphs=3, states=8, own_every=10)
     stage = Imitation(network, worlds, [t for t in targets if t is not None], settings)
     told = [stage.update() for _ in range(settings.updates)]
-    assert np.mean([one.loss for one in told[-20:]]) < 0.5 * told[0].loss
+    assert (
+        np.mean([one.loss for one in told[-20:]]) < 0.7 * told[0].loss
+    )  # soft targets have an entropy of their own
     for world, target in zip(worlds, targets, strict=True):
         assert target is not None
         episode = Episode(world, rng=np.random.default_rng(0))

@@ -31,6 +31,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def network(shape: Shape | None = None, seed: int = 0) -> PlacetoNetwork:
+    # One that looks ahead begins by believing what it sees there, and scores by that alone.
+    shape = shape or Shape(is_ahead=False)
     return PlacetoNetwork(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -191,7 +193,7 @@ SEEN_BY: dict[Pool, int] = {"ancestors": 0, "descendants": 3, "parallel": 4, "se
 def test_a_pool_sees_its_own_groups_and_no_others(pool: Pool) -> None:
     one = diamond_world()
     seen = state(one)._replace(current=1, visited=np.zeros(5, dtype=np.bool_))
-    net = network(Shape(pools=(pool,), rounds=0, moments=False))
+    net = network(Shape(pools=(pool,), rounds=0, moments=False, is_ahead=False))
     before = logits(net, [one], [seen])
     for group in range(5):
         visited = np.arange(5) == group
@@ -207,7 +209,7 @@ def test_messages_travel_an_edge_a_round_in_either_direction() -> None:
     last = seen._replace(visited=np.arange(5) == 3)
     lone = seen._replace(visited=np.arange(5) == 4)
     for rounds in range(4):
-        net = network(Shape(pools=("self",), rounds=rounds, moments=False))
+        net = network(Shape(pools=("self",), rounds=rounds, moments=False, is_ahead=False))
         before = logits(net, [one], [seen])
         assert torch.equal(before, logits(net, [one], [last])) == (rounds < 2)
         assert torch.equal(before, logits(net, [one], [lone]))
@@ -237,9 +239,13 @@ def test_what_the_simulator_says_of_a_choice_is_seen_where_it_is_asked_for() -> 
     one = world(0, 3)
     seen = state(one)
     said = seen._replace(ahead=one.ahead(seen.placement, seen.current))
-    net, blind = network(), network(Shape(is_ahead=False))
+    net, blind = network(Shape()), network()
     assert not torch.equal(logits(net, [one], [seen]), logits(net, [one], [said]))
     assert torch.equal(logits(blind, [one], [seen]), logits(blind, [one], [said]))
+    untrained = logits(net, [one], [said])[0]
+    allowed = np.flatnonzero(one.graph.allowed[seen.current])
+    assert said.ahead is not None
+    assert int(untrained.argmax()) == allowed[said.ahead[allowed].argmin()]
 
 
 @pytest.mark.parametrize("left_out", POOLS)

@@ -16,7 +16,7 @@ from dplace.policies.placeto.world import World
 from tests.policies.worlds import heavy_chain
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
-SMALL = Shape(width=8, rounds=2)
+SMALL = Shape(width=8, rounds=2, is_ahead=False)
 
 
 def network(seed: int = 0) -> PlacetoNetwork:

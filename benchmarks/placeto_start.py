@@ -1,0 +1,85 @@
+"""How many evaluations search needs from a zero-shot placement to be as good as without it.
+
+``plain`` is search with the stated budget; ``needed`` the smallest of some budgets at which search
+from the policy's placement is as good or better, what the policy took included. Run it as:
+
+    python -m benchmarks.placeto_start --policy my-policy --families cifar10 --json start.json
+"""
+
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import arguments, report
+from benchmarks.placeto_worlds import judged_s, members
+from dplace.lowering import Evaluator
+from dplace.policies.learned import policy_file
+from dplace.policies.placeto.checkpoint import load_policy
+from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.policy import propose
+from dplace.policies.placeto.world import World
+from dplace.policies.search import improve, search
+from dplace.problem import Problem
+
+SHARES = (0.05, 0.1, 0.2, 1 / 3, 0.5, 1.0)
+SLACK = 1.001
+
+
+def main() -> None:
+    """Search every test member both ways, with several seeds."""
+    options = arguments(
+        __doc__ or "",
+        policy="",
+        families=("cifar10", "ptb", "nmt"),
+        cluster="4xV100",
+        count=4,
+        seeds=3,
+        evaluations=20_000,
+    )
+    rows = []
+    for family in options.families:
+        network = load_policy(policy_file(Path(options.policy.replace("FAMILY", family)))).network
+        for member in members(family, options.cluster, count=options.count):
+            rows.append(member.row | row_of(member.problem, network, options))
+            print(rows[-1], flush=True)
+    told = {"needed, mean share of the evaluations": mean(row["needed"] for row in rows)}
+    report("Search from a learned start", rows, told, options.json)
+
+
+def row_of(problem: Problem, network: PlacetoNetwork, options: Any) -> dict[str, float]:
+    """Return what plain search comes to and what it takes from the policy's placement."""
+    plain, learned = [], dict.fromkeys(SHARES, 0.0)
+    took = 0
+    for seed in range(options.seeds):
+        evaluator = Evaluator(problem)
+        rng = np.random.default_rng(seed)
+        placement = search(evaluator, rng=rng, evaluations=options.evaluations)
+        plain.append(judged_s(evaluator, placement))
+        world = World(Evaluator(problem))
+        begun = world.evaluator.evaluations
+        start = world.of_ops(
+            propose(network, world, rng=np.random.default_rng(seed), evaluations=10**9)
+        )
+        took = world.evaluator.evaluations - begun
+        for share in SHARES:
+            left = round(share * options.evaluations) - took
+            found = start
+            if left > 0:
+                evaluator = Evaluator(problem)
+                rng = np.random.default_rng(seed)
+                found = improve(evaluator, [start], rng=rng, evaluations=left)
+            learned[share] += judged_s(evaluator, found) / options.seeds
+    wanted = SLACK * mean(plain)
+    reached = [share for share in SHARES if learned[share] <= wanted]
+    return {
+        "plain_ms": mean(plain) * 1e3,
+        "policy_evaluations": float(took),
+        **{f"at {share:.2f}": learned[share] / mean(plain) for share in SHARES},
+        "needed": reached[0] if reached else float("inf"),
+    }
+
+
+if __name__ == "__main__":
+    main()
