@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator, Score
 from dplace.policies.heft import heft_of_groups
+from dplace.policies.learned import PLACETO, proposal
 from dplace.policies.m_etf import etf_of_groups
 from dplace.policies.memory import first_that_fits, no_room
 from dplace.policies.packing import packing
@@ -76,6 +77,8 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
         if found := splits(evaluator):
             scores_of = evaluator.scores(found)
             enter("splits", found[min(range(len(found)), key=lambda at: scores_of[at])])
+        if (learned := proposal(evaluator, rng=rng, evaluations=evaluations)) is not None:
+            enter(PLACETO, learned)
     left = evaluations - (evaluator.evaluations - begun) - len(evaluator.rules)
     starts = [placement for _, _, placement in sorted(entries, key=lambda entry: entry[0])]
     best = improve(evaluator, starts, rng=rng, evaluations=left)

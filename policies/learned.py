@@ -4,7 +4,7 @@ Nothing here imports torch before a policy is asked.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,11 +12,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.errors import InputError
+from dplace.errors import InputError, MemoryLimitError
 from dplace.lowering import Evaluator
 from dplace.policies.memory import no_room
 
-__all__ = ["PLACETO", "POLICY_FILE", "Learned", "is_policy_path", "policy_file", "shipped"]
+__all__ = [
+    "PLACETO",
+    "POLICY_FILE",
+    "Learned",
+    "is_policy_path",
+    "policy_file",
+    "proposal",
+    "shipped",
+]
 
 PLACETO = "placeto"
 """The name of the shipped policy that fits what is placed."""
@@ -25,6 +33,11 @@ POLICY_FILE = "policy.safetensors"
 """The policy in a folder that ``finetune`` or ``pretrain`` wrote."""
 
 SUFFIX = ".safetensors"
+
+LONG_SEARCH = 40_000_000
+"""Evaluations times ops from which a search takes more than some five seconds."""
+LEAST_EVALUATIONS = 4000
+"""Ten times what an episode of a small graph takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,31 @@ class Learned:
         if score.overflow_bytes:
             raise no_room(problem, score, evaluator.overflow_bytes(placement))
         return placement
+
+
+def proposal(
+    evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int
+) -> NDArray[np.int32] | None:
+    """Return what the shipped policy that fits proposes, or None where it is not asked.
+
+    It is asked where the search is so long that loading torch and dgl, two to three seconds, does
+    not matter, and where an episode takes a small part of its evaluations.
+
+    Args:
+        evaluator: The problem and its simulator.
+        rng: Of the orders of visits.
+        evaluations: What the whole search may take.
+    """
+    problem = evaluator.problem
+    is_long = evaluations * problem.num_ops >= LONG_SEARCH
+    if not is_long or problem.num_devices == 1 or evaluations < LEAST_EVALUATIONS:
+        return None
+    with shipped() as paths:
+        if not paths:
+            return None
+    with suppress(MemoryLimitError):
+        return Learned()(evaluator, rng=rng, evaluations=evaluations // 10)
+    return None
 
 
 def policy_file(path: Path) -> Path:
