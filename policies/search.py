@@ -95,9 +95,8 @@ STREAM_STAGES = (
 )
 """For throughput of many ops where evaluations are not few: loads have deep local optima, in which
 ops alone stay however hot their walk begins."""
-LEAST_UNITS, MOST_UNITS = 256, 30_000
-"""Ops, or units of co-located ones, between which groups are made: of fewer there is nothing to
-gain, and of more they take minutes."""
+LEAST_UNITS = 256
+"""Ops, or units of co-located ones, up to which there is nothing to coarsen."""
 MOST_PER_UNIT = 250
 """Evaluations for each of them from which groups no longer pay."""
 LEAST_COARSE = 1000
@@ -205,7 +204,7 @@ def improve(
 def _stages(problem: Problem, evaluations: int) -> tuple[Stage, ...]:
     """Return how to spend a budget on a problem."""
     num_units = int(movable_units(problem).max()) + 1
-    if evaluations >= LEAST_COARSE and num_units <= MOST_UNITS:
+    if evaluations >= LEAST_COARSE:
         if num_units > LEAST_UNITS and evaluations <= MOST_PER_UNIT * num_units:
             return COARSE_STAGES[problem.objective]
         is_stream = problem.objective == "throughput" and num_units > LEAST_OF_STREAM

@@ -33,10 +33,7 @@ def make_graph(
     outputs, and all sizes are 0.
     """
     num_ops = len(inputs)
-    names: list[str] = []
-    for name in [name for op in range(num_ops) for name in (*inputs[op], *outputs[op])]:
-        if name not in names:
-            names.append(name)
+    names = list(dict.fromkeys(n for op in range(num_ops) for n in (*inputs[op], *outputs[op])))
     value_of = {name: value for value, name in enumerate(names)}
     producer = np.full(len(names), -1, dtype=np.int32)
     readers: list[list[int]] = [[] for _ in names]
