@@ -14,6 +14,7 @@ from dplace.lowering import Evaluator
 from dplace.placement import allowed_devices, check_placement, movable_units
 from dplace.policies import POLICIES, answer_for, default_evaluations, place
 from dplace.policies.auto import race
+from dplace.problem import Machine
 from tests.brute_force import optimum_s
 from tests.policies.worlds import branchy, heavy_chain, two_towers
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
@@ -116,6 +117,30 @@ def test_nothing_is_split_where_nothing_is_gained() -> None:
     answer = place(branchy(op_s=1e-7), "auto")
     assert set(answer.placement.tolist()) == {0}
     assert answer.lowered.num_transfers == 0
+
+
+@pytest.mark.parametrize(("away_s", "num_devices"), [(0.0, 2), (4.4, 2), (4.7, 1), (5.2, 1)])
+def test_parts_that_gain_little_are_not_worth_it_where_times_are_measured(
+    away_s: float, num_devices: int
+) -> None:
+    # On one device 20 s; on two 10 s and the way there and back.
+    graph = make_graph([["x"], ["y"]], [["a"], ["b"]])
+    cluster = make_cluster(2, latency_s=0.0)
+    host_s = cluster.host_latency_s.copy()
+    host_s[1] = away_s
+    problem = make_problem(graph, dataclasses.replace(cluster, host_latency_s=host_s), [10.0, 10.0])
+    modelled = place(problem, "auto")
+    assert len(set(modelled.placement.tolist())) == (2 if 10.0 + 2 * away_s < 20.0 else 1)
+    measured = np.ones_like(problem.measured)
+    answer = place(dataclasses.replace(problem, measured=measured), "auto")
+    assert len(set(answer.placement.tolist())) == num_devices
+
+
+@pytest.mark.parametrize("machine", ["independent", "placeto"])
+def test_weights_that_do_not_count_need_no_room(machine: Machine) -> None:
+    problem = dataclasses.replace(heavy_chain(4, 450), machine=machine)
+    for name in ("auto", "heft", "search", "packing", "m-topo"):
+        assert place(problem, name).lowered.num_parts > 0
 
 
 @pytest.mark.parametrize("seed", range(12))
