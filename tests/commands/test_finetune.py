@@ -27,7 +27,7 @@ from tests.zoo import SITUATIONS
 
 Capture = pytest.CaptureFixture[str]
 
-SHORT = ("--cluster", "2xCPU", "--episodes", "8")
+SHORT = ("--cluster", "2xCPU", "--episodes", "16")
 
 
 def answered(**changes: Any) -> LearnAnswer:
@@ -218,7 +218,7 @@ def interrupts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_ctrl_c_keeps_what_was_learned_and_the_same_command_goes_on(
     graph: Path, tmp_path: Path, capfd: Capture, interrupts: list[int]
 ) -> None:
-    call = ("finetune", graph, "--cluster", "file", "--episodes", "8", "--imitate", "3", "-o")
+    call = ("finetune", graph, "--cluster", "file", "--episodes", "16", "--imitate", "3", "-o")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert run_here(capfd, *call, whole).code == 0
     for at in (0, 2, 6):  # the search of a target, the two other stages
@@ -244,7 +244,7 @@ def test_ctrl_c_keeps_what_was_learned_and_the_same_command_goes_on(
 def test_a_kept_training_goes_on_as_it_was_asked_only(
     graph: Path, tmp_path: Path, capfd: Capture, interrupts: list[int]
 ) -> None:
-    call = ("finetune", graph, "--cluster", "file", "--episodes", "4", "-o", tmp_path / "mine")
+    call = ("finetune", graph, "--cluster", "file", "--episodes", "8", "-o", tmp_path / "mine")
     interrupts.append(0)
     assert run_here(capfd, *call).code == 130
     ended = run_here(capfd, *call, "--seed", "7")
@@ -322,7 +322,7 @@ def refuse(ended: Ended, code: int, words: str) -> None:
 
 
 def test_bad_policies_and_places_are_refused(graph: Path, tmp_path: Path, capfd: Capture) -> None:
-    call = ("finetune", graph, "--cluster", "file", "--episodes", "2")
+    call = ("finetune", graph, "--cluster", "file", "--episodes", "4")
     foreign = tmp_path / "foreign.safetensors"
     foreign.write_bytes(b"no policy")
     full = tmp_path / "full"
