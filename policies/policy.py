@@ -69,6 +69,7 @@ POLICIES: dict[str, Policy] = {
     "m-topo": m_topo,
     "metis": metis,
     "packing": packing,
+    PLACETO: Learned(),
     "random": random_placement,
     "search": search,
     "single": single,
@@ -84,12 +85,10 @@ def policy_named(name: str) -> Policy:
     """
     if name in POLICIES:
         return POLICIES[name]
-    if name == PLACETO:
-        return Learned()
     if is_policy_path(name):
         return Learned(Path(name))
     raise UsageError(
-        f"no policy {name!r}; there are {', '.join(sorted([*POLICIES, PLACETO]))}, and paths of "
+        f"no policy {name!r}; there are {', '.join(sorted(POLICIES))}, and paths of "
         "policies that dplace pretrain or finetune wrote"
     )
 

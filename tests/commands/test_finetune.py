@@ -321,7 +321,11 @@ def refuse(ended: Ended, code: int, words: str) -> None:
     assert words in line
 
 
-def test_bad_policies_and_places_are_refused(graph: Path, tmp_path: Path, capfd: Capture) -> None:
+def test_bad_policies_and_places_are_refused(
+    graph: Path, tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (empty := tmp_path / "pretrained").mkdir()
+    monkeypatch.setattr("dplace.policies.learned.files", lambda _: empty)
     call = ("finetune", graph, "--cluster", "file", "--episodes", "4")
     foreign = tmp_path / "foreign.safetensors"
     foreign.write_bytes(b"no policy")

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dplace.policies.placeto.checkpoint import save_policy
+from dplace.graph_io.families import FAMILIES
+from dplace.policies.learned import shipped as shipped_files
+from dplace.policies.placeto.checkpoint import load_policy, save_policy
 from tests.command_line import one_line, run_here
 from tests.graph_io.cost_graphs.files import diamond, text
 from tests.policies.placeto.test_train import network
@@ -72,3 +74,17 @@ def test_a_damaged_one_is_named(shipped: Path, capfd: Capture) -> None:
     ended = run_here(capfd, "policies")
     assert ended.code == 1
     assert "bad.safetensors: not a policy" in one_line(ended)
+
+
+def test_what_comes_with_dplace_is_small_and_tells_how_it_was_made(capfd: Capture) -> None:
+    told = json.loads(run_here(capfd, "policies", "--json").out)["policies"]
+    assert {"cifar10", "nmt", "ptb"} <= {policy["name"] for policy in told}
+    with shipped_files() as paths:
+        assert all(path.stat().st_size <= 2_000_000 for path in paths)
+        script = (Path(__file__).parents[2] / "scripts/train-policies").read_text()
+        for path in paths:
+            training = load_policy(path).training
+            assert training["is_finished"]
+            assert set(training["families"]) <= set(FAMILIES)
+            words = training["command"].replace("policies/pretrained", "$out")
+            assert words in script.replace(" \\\n   ", "")
