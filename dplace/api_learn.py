@@ -28,6 +28,9 @@ CLUSTERS = ("2xV100", "4xV100")
 EPISODES = 2000
 """What ``finetune`` plays where nothing is said."""
 
+MAX_SEED = 2**64 - 1
+"""torch takes no larger one."""
+
 Progress = Callable[[int, int, str], None]
 """Takes how much is done, of how much, and how it goes."""
 
@@ -169,6 +172,8 @@ def _with(
     for option, number in (("--updates", updates), ("--imitate", imitate), ("--seed", seed)):
         if number is not None and number < 0:
             raise UsageError(f"{option} {number}: expected at least 0")
+    if seed > MAX_SEED:
+        raise UsageError(f"--seed {seed}: expected at most {MAX_SEED}")
     trials, imitation = settings.trials, settings.imitation
     if updates is not None:
         trials = replace(trials, updates=updates)

@@ -141,6 +141,7 @@ def read_worlds(
         MemoryLimitError: The weights of a model do not fit.
     """
     from dplace.lowering import Evaluator
+    from dplace.placement import counted_bytes
     from dplace.policies.memory import no_room
     from dplace.policies.placeto.world import World
 
@@ -154,7 +155,7 @@ def read_worlds(
         if problem.num_ops == 0:
             raise InputError(f"{source.name}: there is nothing to place in it")
         evaluator = Evaluator(problem)
-        if int(problem.graph.weight_bytes.sum()) > sum(evaluator.engine.capacity.tolist()):
+        if int(counted_bytes(problem).weights.sum()) > sum(evaluator.engine.capacity.tolist()):
             raise MemoryLimitError(f"{source.name}: {no_room(problem, None, None)}")
         names.append(source.name)
         worlds.append(World(evaluator))

@@ -57,7 +57,7 @@ def check_out(out: Path, *, overwrite: bool) -> PolicyFiles:
         others = {path.name for path in out.iterdir()} - {POLICY_FILE, STATE_FILE, LOG_FILE}
         if others and not files.policy.exists() and not files.state.exists():
             raise InputError(f"{out}: the folder exists and has no policy; give another -o")
-    nearest = out.absolute().parent
+    nearest = files.policy.absolute().parent
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir():

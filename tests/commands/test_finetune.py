@@ -362,6 +362,9 @@ def test_numbers_that_cannot_be_are_refused(graph: Path, tmp_path: Path, capfd: 
     for options in ({"episodes": 0}, {"imitate": -1}, {"seed": -1}):
         with pytest.raises(UsageError, match="expected at least"):
             api.finetune([graph], cluster="file", out=tmp_path / "mine", **options)  # type: ignore[arg-type]
+    for option, number in (("--seed", 2**64), ("--seed", 10**30)):
+        ended = run_here(capfd, *call, option, str(number))
+        refuse(ended, 2, f"{option} {number}: expected at most")
     with pytest.raises(UsageError, match="expected at least one model"):
         api.finetune([], cluster="file", out=tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
@@ -372,6 +375,36 @@ def test_a_model_that_fits_nowhere_is_refused(tmp_path: Path, capfd: Capture) ->
     path.write_text(text(diamond(maxCPUs=0, maxSizePerFPGA=100.0)))
     ended = run_here(capfd, "finetune", path, "--cluster", "file", "-o", tmp_path / "mine")
     refuse(ended, 3, "heavy.json")
+
+
+def test_weights_that_a_machine_does_not_count_need_no_room(tmp_path: Path, capfd: Capture) -> None:
+    path = tmp_path / "heavy.json"
+    told = {
+        "format": "dplace-cost-graph",
+        "version": 1,
+        "machine": "placeto",
+        "ops": [{"id": name, "seconds": 0.001, "memory_bytes": 1000} for name in ("a", "b", "c")],
+        "values": [{"from": "a", "to": "b", "bytes": 10}],
+        "devices": [{"kind": "GPU", "memory_bytes": 100} for _ in range(2)],
+        "links": {"latency_s": 0, "bytes_per_s": 1e9},
+    }
+    path.write_text(json.dumps(told))
+    call = ("finetune", path, "--cluster", "file", "-o", tmp_path / "mine", "--episodes", "1")
+    ended = run_here(capfd, *call)
+    assert ended.code == 0, ended.err
+    told["machine"] = "baechi"
+    path.write_text(json.dumps(told))
+    refuse(run_here(capfd, *call, "--overwrite"), 3, "heavy.json")
+
+
+def test_a_folder_that_may_not_be_written_is_refused_before_any_work(
+    graph: Path, tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (closed := tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK or Path(path) != closed)
+    for out in (closed, closed / "new", closed / "mine.safetensors"):
+        call = ("finetune", graph, "--cluster", "file", "--episodes", "4", "-o", out)
+        refuse(run_here(capfd, *call), 1, "may not be written to")
 
 
 def test_without_tensorboard_one_line_says_what_to_install(
