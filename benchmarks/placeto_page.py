@@ -24,6 +24,7 @@ SHOWN = {
         *("greedy", "episode", "episodes", "from-single", "evaluations", "search", "search-large"),
         "over-best",
     ),
+    "all": ("member",),
     "rivals": (
         *("member", "seed", "zero-shot", "optimised", "published", "rnn", "rnn_evaluations"),
         *("samples", "samples-zero", "rnn-zero"),
@@ -88,7 +89,10 @@ def by_family(rows: Rows) -> str:
     return table(found, list(found[0]))
 
 
-PARTS: dict[str, dict[str, Callable[[Rows], str]]] = {"zero": {"zero-by-family": by_family}}
+PARTS: dict[str, dict[str, Callable[[Rows], str]]] = {
+    "zero": {"zero-by-family": by_family},
+    "all": {"all-by-family": by_family},
+}
 
 
 def plot(rows: Rows, path: Path) -> None:
