@@ -15,7 +15,7 @@ def policies(json: Json = False) -> None:
     """
     import dplace.api
 
-    listed = dplace.api.policies()
+    listed = dplace.api.shipped_policies()
     if json:
         write_json(listed.as_json())
     else:

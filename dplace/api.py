@@ -21,7 +21,7 @@ from dplace.api_graph import (
     graph_problem,
     simulate_graph,
 )
-from dplace.api_learn import finetune, policies, pretrain
+from dplace.api_learn import finetune, pretrain, shipped_policies
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
 from dplace.errors import UsageError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dplace.cluster import Cluster
-    from dplace.doctor import DoctorReport
+    from dplace.examination import DoctorReport
     from dplace.graph_io.optimise import OptimizeMode
     from dplace.graph_io.session import OptLevel
     from dplace.lowering import Progress
@@ -50,11 +50,11 @@ __all__ = [
     "generate",
     "inspect",
     "place",
-    "policies",
     "pretrain",
     "profile",
     "profile_links",
     "run",
+    "shipped_policies",
     "simulate",
 ]
 
@@ -384,6 +384,6 @@ def generate(
 
 def doctor() -> DoctorReport:
     """Look at what this machine can do for dplace."""
-    from dplace.doctor import examine
+    from dplace.examination import examine
 
     return examine()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dplace.policies.placeto.course import Course, CourseSettings, Step
     from dplace.report.learning import LearnAnswer, LearnedModel, ShippedPolicies
 
-__all__ = ["CLUSTERS", "EPISODES", "Progress", "finetune", "policies", "pretrain"]
+__all__ = ["CLUSTERS", "EPISODES", "Progress", "finetune", "pretrain", "shipped_policies"]
 
 _log = logging.getLogger(__name__)
 
@@ -301,7 +301,7 @@ def _models(
     return tuple(rows)
 
 
-def policies() -> ShippedPolicies:
+def shipped_policies() -> ShippedPolicies:
     """Return the policies that come with dplace, by what their headers tell.
 
     Raises:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dplace.doctor import (
+from dplace.examination import (
     Check,
     Probe,
     core_checks,

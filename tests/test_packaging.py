@@ -73,3 +73,12 @@ def test_type_checkers_find_the_folder_through_its_link(folder: str) -> None:
 def test_doctests(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module).failed == 0
+
+
+def test_no_name_of_the_package_is_that_of_a_folder_or_file_in_it() -> None:
+    # Importing dplace.NAME would put the module in the name's place.
+    import dplace
+
+    packages = {name.removeprefix("dplace.") for name in SETUPTOOLS["packages"]}
+    files = {path.stem for path in (ROOT / "dplace").glob("*.py")}
+    assert not set(dplace.__all__) & (packages | files)

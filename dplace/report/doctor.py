@@ -2,7 +2,7 @@
 
 from rich.console import Group, RenderableType
 
-from dplace.doctor import DoctorReport
+from dplace.examination import DoctorReport
 from dplace.report.plain import size_text
 from dplace.report.table import cell, columns
 

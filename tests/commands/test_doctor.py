@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from dplace.doctor import Check, DoctorReport
+from dplace.examination import Check, DoctorReport
 from tests.commands.conftest import Dplace, Record
 
 WELL = DoctorReport(

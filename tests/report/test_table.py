@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from dplace.doctor import Check, DoctorReport
+from dplace.examination import Check, DoctorReport
 from dplace.report.doctor import doctor_table
 from dplace.report.model_summary import Capture, OpTypeUse
 from dplace.report.model_table import model_table
