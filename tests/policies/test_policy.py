@@ -198,14 +198,14 @@ def test_the_search_stays_within_its_budget_and_more_is_no_worse() -> None:
 def test_what_no_device_holds_is_spread_and_fits(name: str) -> None:
     # 12 weights of 100 on three devices of 460: four each, and some values.
     problem = heavy_chain(12, 460)
-    answer = place(problem, name)
+    answer = place(problem, name, evaluations=1000)
     assert (answer.timeline.peak_bytes <= 460).all()
     assert answer.best_single_device_s == math.inf
     check_placement(problem, answer.placement)
 
 
 def test_auto_crosses_no_more_than_memory_makes_it() -> None:
-    answer = place(heavy_chain(12, 460), "auto")
+    answer = place(heavy_chain(12, 460), "auto", evaluations=1000)
     assert answer.lowered.num_parts == 3
     assert answer.timeline.makespan_s == 12 * 1 + 3 * 1 + 2 * 1
 
@@ -223,10 +223,10 @@ def test_memory_is_a_hard_limit(
 ) -> None:
     problem = heavy_chain(12, memory_bytes)
     if message is None and name != "random":
-        assert set(place(problem, name).placement.tolist()) == {0}
+        assert set(place(problem, name, evaluations=1000).placement.tolist()) == {0}
     elif message is not None:
         with pytest.raises(MemoryLimitError, match=message):
-            place(problem, name)
+            place(problem, name, evaluations=1000)
 
 
 def test_an_op_that_is_too_large_for_every_device_is_named() -> None:
@@ -239,14 +239,14 @@ def test_an_op_that_is_too_large_for_every_device_is_named() -> None:
     )
     problem = make_problem(graph, make_cluster(2, memory_bytes=500), [1.0, 1.0])
     with pytest.raises(MemoryLimitError, match="op 'a' .* takes 605 bytes, .* has 500 bytes; 105"):
-        place(problem, "auto")
+        place(problem, "auto", evaluations=1000)
 
 
 def test_colocated_weights_are_one_lump() -> None:
     problem = heavy_chain(6, 450, num_devices=2)
     problem.graph.colocation[:5] = 1
     with pytest.raises(MemoryLimitError, match="with what must share its device takes"):
-        place(problem, "auto")
+        place(problem, "auto", evaluations=1000)
 
 
 def test_a_shared_weight_counts_once() -> None:
