@@ -1,5 +1,6 @@
 """auto: the best of the quick policies, improved by search; one device where that is best."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from dplace.policies.splits import splits
 __all__ = ["Race", "auto", "race"]
 
 Placement = NDArray[np.int32]
+Entry = tuple[Score, str, Placement]
 
 GRAINS = (1.0, 4.0, 16.0)
 """Least work of a cluster, in calls of a part, for list scheduling cluster by cluster."""
@@ -58,7 +60,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     # With a small budget most of it should go into the search, not into ways of cutting.
     if evaluations < 20 * len(rules):
         rules = rules[:4]
-    entries: list[tuple[Score, str, Placement]] = []
+    entries: list[Entry] = []
     capacity = sum(evaluator.engine.capacity.tolist())
     if int(counted_bytes(problem).weights.sum()) > capacity:
         raise no_room(problem, None, None)
@@ -67,24 +69,11 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
         entries.append((evaluator.best_rule(placement, rules)[0], name, placement))
 
     enter("single", single(evaluator, rng=rng, evaluations=evaluations))
-    if problem.num_devices > 1 and problem.num_ops > 0:
-        call_s = max(device.call_overhead_s for device in problem.cluster.devices)
-        grain_s = call_s + float(problem.cluster.latency_s.max())
-        # Where neither costs anything, every cluster of that work would be an op.
-        work_s = tuple(grain * grain_s for grain in GRAINS) if grain_s else ()
-        groupings = cluster(problem, work_s)[1]
-        for name, schedule in (("heft", heft_of_groups), ("m-etf", etf_of_groups)):
-            for group in (None, *groupings):
-                with suppress(MemoryLimitError):
-                    enter(name, first_that_fits(evaluator, partial(schedule, evaluator, group)))
-        if min(entry[0] for entry in entries).overflow_bytes:
-            with suppress(MemoryLimitError):
-                enter("packing", packing(evaluator, rng=rng, evaluations=evaluations))
-        if found := splits(evaluator):
-            scores_of = evaluator.scores(found)
-            enter("splits", found[min(range(len(found)), key=lambda at: scores_of[at])])
-        if (learned := proposal(evaluator, rng=rng, evaluations=evaluations)) is not None:
-            enter(PLACETO, learned)
+    try:
+        for name, placement in _others(evaluator, entries, rng=rng, evaluations=evaluations):
+            enter(name, placement)
+    except KeyboardInterrupt:
+        evaluator.is_interrupted = True
     left = evaluations - (evaluator.evaluations - begun) - len(evaluator.rules)
     starts = [placement for _, _, placement in sorted(entries, key=lambda entry: entry[0])]
     best = improve(evaluator, starts, rng=rng, evaluations=left)
@@ -103,3 +92,33 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     for entry_score, name, _ in entries:
         scores[name] = min(scores.get(name, entry_score), entry_score)
     return Race(best, scores)
+
+
+def _others(
+    evaluator: Evaluator,
+    entries: Sequence[Entry],
+    *,
+    rng: np.random.Generator,
+    evaluations: int,
+) -> Iterator[tuple[str, Placement]]:
+    """Yield what quick policies beside one device propose; ``entries`` are those before."""
+    problem = evaluator.problem
+    if problem.num_devices == 1 or problem.num_ops == 0:
+        return
+    call_s = max(device.call_overhead_s for device in problem.cluster.devices)
+    grain_s = call_s + float(problem.cluster.latency_s.max())
+    # Where neither costs anything, every cluster of that work would be an op.
+    work_s = tuple(grain * grain_s for grain in GRAINS) if grain_s else ()
+    groupings = cluster(problem, work_s)[1]
+    for name, schedule in (("heft", heft_of_groups), ("m-etf", etf_of_groups)):
+        for group in (None, *groupings):
+            with suppress(MemoryLimitError):
+                yield name, first_that_fits(evaluator, partial(schedule, evaluator, group))
+    if min(entry[0] for entry in entries).overflow_bytes:
+        with suppress(MemoryLimitError):
+            yield "packing", packing(evaluator, rng=rng, evaluations=evaluations)
+    if found := splits(evaluator):
+        scores_of = evaluator.scores(found)
+        yield "splits", found[min(range(len(found)), key=lambda at: scores_of[at])]
+    if (learned := proposal(evaluator, rng=rng, evaluations=evaluations)) is not None:
+        yield PLACETO, learned

@@ -114,10 +114,14 @@ def search(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) 
         MemoryLimitError: Nothing that fits was found.
     """
     begun = evaluator.evaluations
-    starts = [single(evaluator, rng=rng, evaluations=evaluations), *splits(evaluator)]
-    for policy in (heft, m_etf, packing):
-        with suppress(MemoryLimitError):
-            starts.append(policy(evaluator, rng=rng, evaluations=evaluations))
+    starts = [single(evaluator, rng=rng, evaluations=evaluations)]
+    try:
+        starts += splits(evaluator)
+        for policy in (heft, m_etf, packing):
+            with suppress(MemoryLimitError):
+                starts.append(policy(evaluator, rng=rng, evaluations=evaluations))
+    except KeyboardInterrupt:
+        evaluator.is_interrupted = True
     left = evaluations - (evaluator.evaluations - begun)
     best = improve(evaluator, starts, rng=rng, evaluations=left)
     overflow = evaluator.overflow_bytes(best)
@@ -135,7 +139,8 @@ def improve(
 ) -> Placement:
     """Return the best of ``starts`` or a better placement.
 
-    An interruption ends the search, not the program: the best so far is returned.
+    An interruption ends the search, not the program: the best so far is returned. After one that
+    came before, that is the best of ``starts``.
 
     Args:
         evaluator: The problem and the simulator.
@@ -146,59 +151,75 @@ def improve(
     rules, begun = evaluator.rules, evaluator.evaluations
     evaluator.expect(evaluations)
     problem = evaluator.problem
-    if problem.num_devices == 1 or problem.num_ops == 0:
+    was_interrupted = evaluator.is_interrupted
+    if problem.num_devices == 1 or problem.num_ops == 0 or was_interrupted:
         return _best(evaluator, starts, rules, 1)[0].placement
-    stages = _stages(problem, evaluations)
-    views = {0: problem} | coarsen(evaluator, [stage.grain for stage in stages if stage.grain])
-    for view in list(views.values())[1:]:
-        starts = [*starts, *list_schedules(evaluator, view)]
-    most = max(1, min(stages[0].width, evaluations // (10 * len(rules))))
-    pool = _best(evaluator, starts, rules, most)
-    left = evaluations - (evaluator.evaluations - begun)
-    if left < LEAST_STEPS:
-        return pool[0].placement
-    best = pool[0]
-    walker = Walker(evaluator, rng, best.placement)
-    for stage in stages:
-        width = min(stage.width, len(pool))
-        # What comes out is judged by every rule, and some walks begin with that.
-        steps = int(left * stage.share / width) - 2 * (len(rules) + 1) - len(rules)
-        if steps < LEAST_STEPS:
-            continue
-        view = views[stage.grain]
-        walker.tie(view)
-        if stage.grain:
-            pool = _best(evaluator, [onto(view, c.placement) for c in pool], rules, width)
-        grown: list[Placement] = []
-        try:
-            for index, candidate in enumerate(pool[:width]):
-                rule = candidate.rule
-                if index % stage.num_rules:
-                    ranked = sorted(
-                        rules, key=lambda rule: evaluator.score(candidate.placement, rule)
-                    )
-                    rule = ranked[index % min(len(ranked), stage.num_rules)]
-                grown.append(
-                    walker.anneal(
-                        candidate.placement,
-                        rule,
-                        steps=steps,
-                        hot=stage.hot[index % len(stage.hot)],
-                        cold=stage.cold,
-                        slope=stage.slope,
-                    )
+    found: list[Candidate] = []
+    try:
+        stages = _stages(problem, evaluations)
+        views = {0: problem} | coarsen(evaluator, [stage.grain for stage in stages if stage.grain])
+        for view in list(views.values())[1:]:
+            starts = [*starts, *list_schedules(evaluator, view)]
+        most = max(1, min(stages[0].width, evaluations // (10 * len(rules))))
+        pool = _best(evaluator, starts, rules, most)
+        found.append(pool[0])
+        left = evaluations - (evaluator.evaluations - begun)
+        walker = Walker(evaluator, rng, pool[0].placement)
+        for stage in stages if left >= LEAST_STEPS else ():
+            best = min(found, key=lambda candidate: candidate.score)
+            pool = _grown(evaluator, walker, stage, views[stage.grain], pool, best, left)
+            found.append(pool[0])
+            if evaluator.is_interrupted:
+                break
+    except KeyboardInterrupt:
+        evaluator.is_interrupted = True
+        found = found or _best(evaluator, starts, rules, 1)
+    return min(found, key=lambda candidate: candidate.score).placement
+
+
+def _grown(
+    evaluator: Evaluator,
+    walker: Walker,
+    stage: Stage,
+    view: Problem,
+    pool: list[Candidate],
+    best: Candidate,
+    left: int,
+) -> list[Candidate]:
+    """Return what a stage makes of the candidates, best first; they stay if it is too short."""
+    rules = evaluator.rules
+    width = min(stage.width, len(pool))
+    # What comes out is judged by every rule, and some walks begin with that.
+    steps = int(left * stage.share / width) - 2 * (len(rules) + 1) - len(rules)
+    if steps < LEAST_STEPS:
+        return pool
+    walker.tie(view)
+    if stage.grain:
+        pool = _best(evaluator, [onto(view, c.placement) for c in pool], rules, width)
+    grown: list[Placement] = []
+    try:
+        for index, candidate in enumerate(pool[:width]):
+            rule = candidate.rule
+            if index % stage.num_rules:
+                ranked = sorted(rules, key=lambda rule: evaluator.score(candidate.placement, rule))
+                rule = ranked[index % min(len(ranked), stage.num_rules)]
+            grown.append(
+                walker.anneal(
+                    candidate.placement,
+                    rule,
+                    steps=steps,
+                    hot=stage.hot[index % len(stage.hot)],
+                    cold=stage.cold,
+                    slope=stage.slope,
                 )
-        except KeyboardInterrupt:
-            evaluator.is_interrupted = True
-            grown.append(walker.best)
-        # Groups seldom come to what the best start is before they are refined.
-        kept = [] if stage.grain else [best.placement]
-        # All of them by every rule: the first may think little of what another has led to.
-        pool = _best(evaluator, [*kept, *grown], rules, stage.width + 1)
-        best = min(best, pool[0], key=lambda candidate: candidate.score)
-        if evaluator.is_interrupted:
-            break
-    return best.placement
+            )
+    except KeyboardInterrupt:
+        evaluator.is_interrupted = True
+        grown.append(walker.best)
+    # Groups seldom come to what the best start is before they are refined.
+    kept = [] if stage.grain else [best.placement]
+    # All of them by every rule: the first may think little of what another has led to.
+    return _best(evaluator, [*kept, *grown], rules, stage.width + 1)
 
 
 def _stages(problem: Problem, evaluations: int) -> tuple[Stage, ...]:

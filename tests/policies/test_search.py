@@ -1,6 +1,7 @@
 """search finds what is best on small graphs, keeps to its limits, and ends well when broken off."""
 
 import dataclasses
+import importlib
 from typing import get_args
 
 import numpy as np
@@ -111,6 +112,28 @@ def test_an_interruption_keeps_the_best_so_far() -> None:
     assert answer.is_interrupted
     assert answer.evaluations < 5000
     assert answer.objective_s <= place(problem, "single").objective_s
+
+
+@pytest.mark.parametrize(
+    ("policy", "step"),
+    [
+        *(("search", f"search.{step}") for step in ("splits", "m_etf", "coarsen", "_grown")),
+        *(("auto", f"auto.{step}") for step in ("cluster", "splits", "proposal")),
+        *(("auto", f"search.{step}") for step in ("coarsen", "list_schedules", "Walker")),
+    ],
+)
+def test_an_interruption_at_any_time_keeps_the_best_so_far(
+    policy: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    problem = unrolled(4, 10)
+    module, name = step.split(".")
+    monkeypatch.setattr(importlib.import_module(f"dplace.policies.{module}"), name, interrupt)
+    answer = place(problem, policy, evaluations=2000)
+    assert answer.is_interrupted
+    assert answer.objective_s <= answer.best_single_device_s * (1 + 1e-9)
 
 
 def test_no_start_is_made_worse() -> None:
