@@ -144,14 +144,18 @@ def _sizes_from_a_run(
         feeds = {record.name: to_ort_value(drawn[record.name], record.type) for record in records}
     except InputError:  # nothing is drawn for its type
         return {}
+    held = [
+        (name, np.ascontiguousarray(loaded(tensor).numpy()), tensor.dtype.value)
+        for name, tensor in weights.items()
+        if tensor is not None
+    ]
     try:
-        for name, tensor in weights.items():
-            if tensor is not None:
-                feeds[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-                    np.ascontiguousarray(loaded(tensor).numpy()), tensor.dtype.value
-                )
+        for name, array, kind in held:
+            feeds[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, kind)
         outputs = session.run_with_ort_values(names, feeds)
-    except Exception:  # onnxruntime's errors have no class in common; running properly comes later
+    # onnxruntime's errors share no base below Exception. Whether the model runs at all is not
+    # asked here: whoever runs it is told.
+    except Exception:
         return {}
     return {
         name: tuple(output.shape())

@@ -115,7 +115,7 @@ def policy_file(path: Path) -> Path:
 
 def is_policy_path(name: str) -> bool:
     """Return whether a word for ``--policy`` means a file or a folder."""
-    return "/" in name or name.endswith(SUFFIX) or Path(name).exists()
+    return bool(name) and ("/" in name or name.endswith(SUFFIX) or Path(name).exists())
 
 
 @contextmanager

@@ -190,10 +190,11 @@ def train(
 
 def greedy_scores(network: PlacetoNetwork, worlds: tuple[World, ...]) -> list[Score]:
     """Return for each world the best score met by one episode of most probable devices."""
+    device = next(network.parameters()).device
     episodes = [Episode(world, rng=np.random.default_rng(0)) for world in worlds]
     for begin in range(0, len(episodes), AT_ONCE):
         some = episodes[begin : begin + AT_ONCE]
-        batch = make_batch([episode.world.graph for episode in some])
+        batch = make_batch([episode.world.graph for episode in some], device=device)
         play(network, batch, some, generator=None)
     return [episode.best_score for episode in episodes]
 
