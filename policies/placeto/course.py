@@ -34,9 +34,9 @@ class CourseSettings:
     """What a course is made of."""
 
     trials: Settings = field(default_factory=Settings)
-    """The published training; no updates leave it out."""
+    """The last stage, learning by trials as is published; no updates leave it out."""
     imitation: ImitationSettings | None = None
-    """The stage before it; None, or no updates, for the published training alone."""
+    """The stage before it; None, or no updates, for trials alone."""
     evaluations: int = 8_000
     """What the search may take for each target of that stage."""
     seed: int = 0

@@ -30,6 +30,7 @@ from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.ranks import ALONE, Ranks, play_together
 from dplace.policies.placeto.rollout import one_thread
 from dplace.policies.placeto.teacher import Tutor, classes_of, matched, renumbered
+from dplace.policies.placeto.updates import fall, finite
 from dplace.policies.placeto.world import World
 
 __all__ = ["Imitated", "Imitation", "ImitationSettings"]
@@ -52,7 +53,7 @@ class ImitationSettings:
     blur: float = 0.01
     """Difference in log run time at which a device is told to be e times as good as another."""
     wrong: float = 0.05
-    """Share of the visited groups that are not where the target has them."""
+    """Share of the visited groups that are put anywhere instead."""
     own: float = 0.7
     """Share of the states that are from the policy's own episodes."""
     own_every: int = 16
@@ -69,9 +70,9 @@ class Imitated(NamedTuple):
 
     number: int
     loss: float
-    """Mean of minus the log of the probability of the target's device."""
+    """Mean cross entropy between how good devices are and their probabilities."""
     agreement: float
-    """How often the most probable device is the target's."""
+    """How good the most probable device is, on average; all devices together are 1."""
 
 
 class _Walked(NamedTuple):
@@ -134,7 +135,7 @@ class Imitation:
 
     @one_thread()
     def update(self) -> Imitated:
-        """Draw some states and learn where their groups belong."""
+        """Draw some states and learn how good each device is for their groups."""
         settings = self.settings
         if self.updates_done and self.updates_done % settings.own_every == 0:
             self._walk()
@@ -142,10 +143,7 @@ class Imitation:
         drawn = [[self._draw(index) for index in chosen] for _ in range(settings.states)]
         own = drawn[self._ranks.share(settings.states)]
         done = self.updates_done / max(1, settings.updates - 1)
-        rate = settings.learning_rate
-        rate += (settings.last_learning_rate - rate) * min(1.0, done)
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+        fall(self._optimiser, settings.learning_rate, settings.last_learning_rate, done)
         self._optimiser.zero_grad()
         told = self._backward(chosen, own) if own else torch.zeros(2, dtype=torch.float64)
         self._ranks.add_gradients(self.network)
@@ -165,8 +163,9 @@ class Imitation:
         for row, (_, share) in enumerate(judged):
             wanted[row, : len(share)] = torch.from_numpy(share)
         wanted = wanted.to(self._device)
-        log_shares = logits.log_softmax(1).masked_fill(logits.isinf(), 0.0)
-        loss = -(wanted * log_shares).sum(1).mean() * (len(own) / self.settings.states)
+        loss = -(wanted * finite(logits.log_softmax(1))).sum(1).mean() * (
+            len(own) / self.settings.states
+        )
         torch.autograd.backward(loss)
         agreement = wanted.gather(1, logits.argmax(1, keepdim=True)).mean()
         told = torch.stack([loss.detach(), agreement * (len(own) / self.settings.states)])

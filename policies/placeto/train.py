@@ -3,7 +3,10 @@
 Read ``Trainer.update`` top to bottom beside the paper. Departures: several episodes of several
 graphs make one update, in one process, where the paper has a worker a graph; losses are means over
 steps, so that long episodes do not count more; advantages are told in their standard deviation, so
-that the entropy's weight means the same on all graphs, and it starts lower.
+that the entropy's weight means the same on all graphs, and it starts lower; returns are discounted.
+Episodes depart as well (episode.py), and what the network sees (network.py). For the training as
+published ask for ``World(is_listed=False)``, ``Shape(width=16, rounds=8, moments=False,
+is_ahead=False)`` and ``Settings(discount=1.0)``.
 """
 
 import math
@@ -23,10 +26,10 @@ from dplace.policies.placeto.kept import Kept, Learner, keep_learner, restore_le
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.ranks import ALONE, Ranks, play_together
 from dplace.policies.placeto.rollout import Played, one_thread
+from dplace.policies.placeto.updates import entropy_of, fall
 from dplace.policies.placeto.world import World
 
 __all__ = ["Settings", "Trainer", "Update", "returns_to_go"]
-
 
 Placement = NDArray[np.int32]
 
@@ -151,10 +154,7 @@ class Trainer:
             advantages = advantages / (mean_square.sqrt() + 1e-8)
 
         weight = settings.entropy * max(0.0, 1.0 - done / settings.entropy_until)
-        rate = settings.learning_rate
-        rate += (settings.last_learning_rate - rate) * min(1.0, done)
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+        fall(self._optimiser, settings.learning_rate, settings.last_learning_rate, done)
         self._optimiser.zero_grad()
         entropy = self._backward(batch, played, advantages, weight)
         self._ranks.add_gradients(self.network)
@@ -217,8 +217,7 @@ class Trainer:
             log_shares = logits.log_softmax(1)
             actions = played.actions[steps].reshape(-1, 1).to(self._device)
             log_chosen = log_shares.gather(1, actions).squeeze(1)  # (steps * B,)
-            # Masked devices have no probability; -inf times 0 would be no number.
-            entropy = -(log_shares.exp() * log_shares.masked_fill(logits.isinf(), 0.0)).sum(1)
+            entropy = entropy_of(log_shares)
             is_on = played.is_on[steps, played.own].reshape(-1).to(self._device)
             gains = advantages[steps, played.own].reshape(-1).to(self._device)
             loss = -((log_chosen * gains + entropy_weight * entropy) * is_on).sum() / total

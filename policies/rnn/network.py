@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dplace.graph_io.group_graph import GROUP_FEATURES, GroupGraph
+from dplace.policies.placeto.updates import entropy_of
 
 __all__ = ["Drawn", "RnnNetwork", "RnnShape", "sequence_of"]
 
@@ -124,7 +125,7 @@ class RnnNetwork(nn.Module):
                 last = torch.multinomial(shares, 1, generator=generator).squeeze(1).to(last.device)
             devices.append(last)
             log_shares.append(log_share.gather(1, last[:, None]).squeeze(1))
-            entropies.append(-(log_share.exp() * log_share.masked_fill(logits.isinf(), 0.0)).sum(1))
+            entropies.append(entropy_of(log_share))
         return Drawn(
             torch.stack(devices, dim=1),
             torch.stack(log_shares).sum(0),

@@ -16,6 +16,7 @@ from torch import nn
 
 from dplace.lowering import Score
 from dplace.policies.placeto.rollout import one_thread
+from dplace.policies.placeto.updates import fall
 from dplace.policies.placeto.world import World, topological
 from dplace.policies.rnn.network import RnnNetwork, sequence_of
 
@@ -94,10 +95,7 @@ class RnnTrainer:
         settings = self.settings
         done = self.updates_done / max(1, settings.updates - 1)
         weight = settings.entropy * max(0.0, 1.0 - done / settings.entropy_until)
-        rate = settings.learning_rate
-        rate += (settings.last_learning_rate - rate) * min(1.0, done)
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+        fall(self._optimiser, settings.learning_rate, settings.last_learning_rate, done)
         self._optimiser.zero_grad()
         num = min(settings.graphs, len(self.worlds))
         chosen = sorted(self._rng.permutation(len(self.worlds))[:num].tolist())
