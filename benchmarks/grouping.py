@@ -13,29 +13,11 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.figures import arguments, report
-from dplace.api_model import model_problem
-from dplace.graph_io.families import generate
+from benchmarks.placeto_worlds import members
 from dplace.lowering import Evaluator
 from dplace.policies.auto import auto
 from dplace.policies.grouping import group_ops, grouping_loss
 from dplace.problem import Problem
-
-BATCH = {"cifar10": 128, "ptb": 1024, "nmt": 1024}
-"""Batches at which several GPUs are faster than one."""
-
-
-def members(family: str, count: int, cluster: str) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems of the first test members of a family."""
-    for name, model in generate(family, count=count, seed=0, split="test"):
-        with model_problem(
-            model,
-            cluster=cluster,
-            dims={"batch": BATCH[family]},
-            pins=[],
-            optimize="portable",
-            opt_level="all",
-        ) as made:
-            yield name, made.problem
 
 
 def rows_of(name: str, problem: Problem, options: Any) -> Iterator[dict[str, Any]]:
@@ -64,7 +46,7 @@ def main() -> None:
     """Measure the loss of every member and the mean for each number of groups."""
     options = arguments(
         __doc__ or "",
-        families=tuple(BATCH),
+        families=("cifar10", "ptb", "nmt"),
         cluster="4xV100",
         groups=(64, 128, 256),
         members=2,
@@ -74,8 +56,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     losses: dict[int, list[float]] = {}
     for family in options.families:
-        for name, problem in members(family, options.members, options.cluster):
-            for groups, row in zip(options.groups, rows_of(name, problem, options), strict=True):
+        for member in members(family, options.cluster, count=options.members):
+            found = rows_of(member.name, member.problem, options)
+            for groups, row in zip(options.groups, found, strict=True):
                 rows.append(row)
                 losses.setdefault(groups, []).append(row["loss"])
     summary = {f"mean loss, at most {groups} groups": mean(v) for groups, v in losses.items()}

@@ -12,16 +12,16 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.figures import arguments, report
+from benchmarks.placeto_orders import varied
 from benchmarks.placeto_worlds import greedy_sweep, judged_s, members, one_episode
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.imitate import Imitation, ImitationSettings
 from dplace.policies.placeto.network import PlacetoNetwork, Shape
 from dplace.policies.placeto.teacher import taught
-from dplace.policies.placeto.world import World, topological
+from dplace.policies.placeto.world import World
 
 BLIND = Shape(is_ahead=False)
 VARIANTS: Mapping[str, Shape] = {
@@ -75,7 +75,7 @@ def main() -> None:
                     "test": mean(ratios),
                     "spread": max(ratios) - min(ratios),
                     "loss": mean(loss for _, loss in found),
-                    "order": mean(varied(network, test) for network, _ in found),
+                    "order": mean(varied(network, world) for network, _ in found for world in test),
                 }
             )
             print(rows[-1], flush=True)
@@ -96,19 +96,6 @@ def ratio(world: World, devices: Any) -> float:
     """Return the run time over that of the start."""
     start_s = judged_s(world.evaluator, world.of_ops(world.start))
     return judged_s(world.evaluator, world.of_ops(devices)) / start_s
-
-
-def varied(network: PlacetoNetwork, worlds: list[World], num_orders: int = 6) -> float:
-    """Return by how much the slowest order is slower than the fastest, on average."""
-    spreads = []
-    for world in worlds:
-        order = topological(world.graph)
-        rng = np.random.default_rng(0)
-        orders = [order, order[::-1]]
-        orders += [rng.permutation(len(order)) for _ in range(num_orders - 2)]
-        found = [ratio(world, one_episode(network, world, order=one)[0]) for one in orders]
-        spreads.append(max(found) / min(found) - 1.0)
-    return mean(spreads)
 
 
 if __name__ == "__main__":

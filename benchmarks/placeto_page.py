@@ -15,6 +15,8 @@ from typing import Any
 
 import matplotlib
 
+from benchmarks.placeto_worlds import QUICK
+
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
 Rows = list[dict[str, Any]]
 
@@ -30,6 +32,7 @@ SHOWN = {
         *("samples", "samples-zero", "rnn-zero"),
     ),
     "ablations": ("family", "variant", "test", "spread", "loss", "order"),
+    "orders": ("member", "cluster", "policy", "rnn"),
     "start": ("member", "cluster", "plain_ms", "policy_evaluations", "needed"),
 }
 
@@ -72,12 +75,11 @@ def shown(value: Any) -> str:
 
 def by_family(rows: Rows) -> str:
     """Return the means over each family's members, over the best of the quick policies."""
-    quick = ("metis", "heft", "m-etf", "m-sct")
     names = ("greedy", "episode", "episodes", "from-single", "search", "search-large")
     found = []
     for family, cluster in dict.fromkeys((row["family"], row["cluster"]) for row in rows):
         own = [row for row in rows if (row["family"], row["cluster"]) == (family, cluster)]
-        best = [min(1.0, *(row[name] for name in quick)) for row in own]
+        best = [min(1.0, *(row[name] for name in QUICK[1:])) for row in own]
         found.append(
             {"family": family, "cluster": cluster, "members": len(own)}
             | {"bound": mean(row["bound"] / b for row, b in zip(own, best, strict=True))}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.api_learn_models import FAMILY_DIMS
 from dplace.api_model import model_problem
 from dplace.bounds import best_bound
 from dplace.errors import MemoryLimitError
@@ -22,12 +23,9 @@ from dplace.policies.placeto.world import World, topological
 from dplace.policies.policy import POLICIES
 from dplace.problem import Problem
 
-__all__ = ["BATCH", "Member", "baselines", "greedy_sweep", "judged_s", "members", "one_episode"]
+__all__ = ["QUICK", "Member", "baselines", "greedy_sweep", "judged_s", "members", "one_episode"]
 
 Placement = NDArray[np.int32]
-
-BATCH = {"cifar10": 128, "ptb": 1024, "nmt": 1024}
-"""Batches at which several GPUs are faster than one."""
 
 QUICK = ("single", "metis", "heft", "m-etf", "m-sct")
 
@@ -74,7 +72,9 @@ def members(
     count: int | None = None,
 ) -> Iterator[Member]:
     """Yield members of a family on a cluster, by default all of the split."""
-    for name, problem in _problems(family, cluster, split, batch or BATCH[family], count):
+    for name, problem in _problems(
+        family, cluster, split, batch or FAMILY_DIMS[family]["batch"], count
+    ):
         yield Member(family=family, name=name, cluster=cluster, problem=problem)
 
 

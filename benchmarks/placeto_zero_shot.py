@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.figures import arguments, report
 from benchmarks.placeto_worlds import (
+    QUICK,
     Member,
     baselines,
     greedy_sweep,
@@ -32,7 +33,6 @@ from dplace.policies.placeto.policy import propose
 from dplace.policies.placeto.world import World
 from dplace.policies.search import search
 
-QUICK = ("single", "metis", "heft", "m-etf", "m-sct")
 LARGE_BUDGET = 20_000
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dplace.policies.placeto.world import World
     from dplace.problem import Problem
 
-__all__ = ["Source", "family_sources", "model_files", "read_worlds"]
+__all__ = ["FAMILY_DIMS", "Source", "family_sources", "model_files", "read_worlds"]
 
 FAMILY_DIMS: dict[str, dict[str, int]] = {
     "cifar10": {"batch": 128},
