@@ -1,6 +1,9 @@
 """The command line as its users meet it: arguments in, exit code and both streams out."""
 
 import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +14,7 @@ import pytest
 
 from dplace.commands.app import main
 
-__all__ = ["Ended", "one_line", "run_here", "start"]
+__all__ = ["Ended", "interrupted_on_a_terminal", "one_line", "run_here", "start"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,46 @@ def start(
         check=False,
     )
     return Ended(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+
+def interrupted_on_a_terminal(*arguments: str | Path, pattern: str) -> Ended:
+    """Run ``dplace`` with standard error on a terminal, and press Ctrl-C once ``pattern`` shows.
+
+    ``err`` is what showed, without colours and moves of the cursor.
+    """
+    here, there = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dplace", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=there,
+        text=True,
+        start_new_session=True,
+    )
+    os.close(there)
+    shown = ""
+
+    def plain() -> str:
+        return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
+
+    try:
+        while not re.search(pattern, plain()):
+            shown += os.read(here, 4096).decode()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        while rest := _rest(here):
+            shown += rest
+    finally:
+        process.kill()
+        process.wait()
+        os.close(here)
+    return Ended(code=process.returncode, out=out, err=plain())
+
+
+def _rest(terminal: int) -> str:
+    try:
+        return os.read(terminal, 4096).decode()
+    except OSError:  # nobody has the other end any more
+        return ""
 
 
 def one_line(ended: Ended) -> str:

@@ -40,6 +40,9 @@ inputs there, when what was visited there ends, and when the group would end the
 there would change in log run time, in hundredths."""
 
 
+MAX_ROUNDS = 1000
+"""More than any graph of groups is long; a file that asks for more would never come to an end."""
+
 AHEAD = 0.003
 """By how much in log run time a choice must be better to seem e times as good."""
 
@@ -64,8 +67,8 @@ class Shape:
     def __post_init__(self) -> None:
         if self.width < 1:
             raise UsageError(f"width must be at least 1, got {self.width}")
-        if self.rounds < 0:
-            raise UsageError(f"rounds must be at least 0, got {self.rounds}")
+        if not 0 <= self.rounds <= MAX_ROUNDS:
+            raise UsageError(f"rounds must be from 0 to {MAX_ROUNDS}, got {self.rounds}")
         if sorted(set(self.pools) & set(get_args(Pool))) != sorted(self.pools):
             raise UsageError(f"pools must be some of {get_args(Pool)}, got {self.pools}")
 

@@ -3,10 +3,7 @@
 import json
 import math
 import os
-import pty
-import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +16,7 @@ from dplace.errors import InputError
 from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.course import Course, Step
 from dplace.report.learning import LearnAnswer, LearnedModel
-from tests.command_line import one_line, run_here, start
+from tests.command_line import interrupted_on_a_terminal, one_line, run_here, start
 from tests.commands.conftest import Dplace, Record
 from tests.graph_io.cost_graphs.files import diamond, text
 from tests.zoo import SITUATIONS
@@ -278,30 +275,12 @@ def test_a_second_ctrl_c_ends_it_on_the_spot(
 
 
 def test_the_terminal_shows_how_it_gets_on(graph: Path, tmp_path: Path) -> None:
-    here, there = pty.openpty()
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dplace", "finetune", graph, "--cluster", "file"),
-            *("-o", tmp_path / "mine", "--episodes", "1000000"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=there,
-        text=True,
-        start_new_session=True,
+    ended = interrupted_on_a_terminal(
+        *("finetune", graph, "--cluster", "file", "-o", tmp_path / "mine"),
+        *("--episodes", "1000000"),
+        pattern=r"trying, best [\d.]+ ms, [\d.]+% above the bound .* +\d+% \d+:\d\d:\d\d",
     )
-    os.close(there)
-    shown = ""
-    bar = r"trying, best [\d.]+ ms, [\d.]+% above the bound .* +\d+% \d+:\d\d:\d\d"
-    try:
-        while not re.search(bar, re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)):
-            shown += os.read(here, 4096).decode()
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(here)
-    assert (process.returncode, out) == (130, "")
+    assert (ended.code, ended.out) == (130, "")
     assert (tmp_path / "mine" / "state.safetensors").is_file()
 
 

@@ -1,18 +1,13 @@
 """Ctrl-C in the middle of a search: place keeps the best so far, compare has nothing to show."""
 
-import os
-import pty
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dplace import api
 from dplace.policies.walk import Walker
-from tests.command_line import run_here
+from tests.command_line import interrupted_on_a_terminal, run_here
 from tests.graph_io.cost_graphs.files import diamond, text
 from tests.zoo import SITUATIONS
 
@@ -66,42 +61,12 @@ def test_compare_of_one_model_ends(graph: Path, capfd: Capture) -> None:
 
 
 def test_a_search_shows_how_it_gets_on_and_ends_at_ctrl_c(graph: Path, tmp_path: Path) -> None:
-    here, there = pty.openpty()
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dplace", "place", graph, "--cluster", "file"),
-            *("-o", tmp_path / "answer", "--policy", "search", "--evaluations", "1000000000"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=there,
-        text=True,
-        start_new_session=True,
+    ended = interrupted_on_a_terminal(
+        *("place", graph, "--cluster", "file", "-o", tmp_path / "answer"),
+        *("--policy", "search", "--evaluations", "1000000000"),
+        pattern=r"searching, best of this walk [\d.]+ ms .* +\d+% (-:--:--|\d+:\d\d:\d\d)",
     )
-    os.close(there)
-    shown = ""
-    try:
-        while "of this walk" not in shown:
-            shown += os.read(here, 4096).decode()
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    while rest := _read(here):
-        shown += rest
-    os.close(here)
-    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)  # colours and moves of the cursor
-    assert re.search(
-        r"searching, best of this walk [\d.]+ ms .* +\d+% (-:--:--|\d+:\d\d:\d\d)", shown
-    )
-    assert re.search(KEPT, shown)
-    assert process.returncode == 130
-    assert re.match(r"Predicted \d", out)
+    assert ended.code == 130
+    assert re.search(KEPT, ended.err)
+    assert re.match(r"Predicted \d", ended.out)
     assert (tmp_path / "answer" / "placement.json").is_file()
-
-
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 4096).decode()
-    except OSError:  # nobody has the other end any more
-        return ""

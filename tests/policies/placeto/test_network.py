@@ -275,7 +275,8 @@ def test_no_op_can_be_told_by_its_name_or_type() -> None:
     ("changes", "words"),
     [
         ({"width": 0}, "width must be at least 1, got 0"),
-        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+        ({"rounds": -1}, "rounds must be from 0 to 1000, got -1"),
+        ({"rounds": 10**9}, "rounds must be from 0 to 1000, got 1000000000"),
         ({"pools": ("self", "self")}, "pools must be some of"),
         ({"pools": ("others",)}, "pools must be some of"),
     ],
