@@ -208,11 +208,13 @@ class Trainer:
         total = float(played.is_on.sum())
         at_once = self.settings.steps_at_once
         entropies = 0.0
+        several: Batch | None = None
         for begin in range(0, num_steps, at_once):
             assert batch is not None  # who has no episodes has no steps
             steps = slice(begin, min(begin + at_once, num_steps))
             states = [state for row in played.states[steps] for state in row]
-            several = batch.repeat(len(states) // num_graphs)
+            if several is None or several.num_graphs != len(states):
+                several = batch.repeat(len(states) // num_graphs)
             logits = self.network(several, moment(several, states))  # (steps * B, D)
             log_shares = logits.log_softmax(1)
             actions = played.actions[steps].reshape(-1, 1).to(self._device)
