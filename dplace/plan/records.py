@@ -10,10 +10,11 @@ __all__ = [
     "PlannedDevice",
     "PlannedLinks",
     "Step",
+    "StreamedWeight",
     "ValueType",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised whenever an older dplace could not run a newer plan."""
 
 
@@ -54,6 +55,30 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedWeight:
+    """A weight that is sent to where it is read, anew for each request, and freed after its use.
+
+    To the parts that read it it is an input of its name. ``receive`` in a device's program says
+    where it is waited for; a ``send`` in the program of the device that is its home, that it comes
+    from there. What comes from the host is sent by nobody's program.
+    """
+
+    name: str
+    type: str
+    """As onnxruntime writes it: ``tensor(float)``."""
+    shape: tuple[int, ...]
+    size_bytes: int
+    home: str
+    """A device of the plan, or ``host``: host memory, where rank 0 runs if there are several."""
+    file: str
+    """Path within the plan folder of the file that its bytes lie in, little-endian as in ONNX."""
+    offset: int
+    """Its first byte there."""
+    digest: str
+    """``sha256:`` and the digest of the whole file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One line of a device's program: run a part, send a value, or receive one."""
 
@@ -61,11 +86,12 @@ class Step:
     subject: str
     """Name of the part or of the value."""
     peer: str | None = None
-    """The device that the value goes to or comes from."""
+    """The device that the value goes to or comes from; ``host`` for weights of that home."""
     size_bytes: int = 0
     """Predicted size of the value that is sent."""
     priority: int = 0
-    """Smaller goes first among transfers that are ready on one link."""
+    """Smaller goes first among transfers that are ready on one link; those of equal priority go in
+    the order in which they became ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +112,9 @@ class PlannedDevice:
     peak_bytes: int
     busy_s: float
     program: tuple[Step, ...]
+    buffer_bytes: int = 0
+    """Room for streamed weights: those on their way to the device and those not freed yet never
+    take more. 0 where none is streamed to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +168,9 @@ class Plan:
     """Sizes of dynamic dimensions that the prediction was made for."""
     index_limits: dict[str, int]
     """Rows of the table that an integer input indexes: drawn inputs stay below it."""
+    comm_order: str = "fifo"
+    """How the priorities of transfers were found: see ``dplace.schedule``."""
+    streamed: tuple[StreamedWeight, ...] = ()
 
     @property
     def objective_s(self) -> float:

@@ -47,7 +47,7 @@ def test_what_is_written_is_what_is_read(plan: Plan, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (lambda f: f.pop("format_version"), "format version None, this dplace reads 1"),
+        (lambda f: f.pop("format_version"), "format version None, this dplace reads 2"),
         (lambda f: f.update(format_version=99), "format version 99"),
         (lambda f: f.pop("parts"), "the field 'parts' is missing"),
         (lambda f: f.update(optimise="native"), "unknown field 'optimise'; did you mean optimize?"),
