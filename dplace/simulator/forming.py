@@ -11,20 +11,27 @@ from dplace.simulator.heap import pop_arrival, pop_key, push_arrival, push_key
 from dplace.simulator.run import Run, admit, arrive, take_joined
 from dplace.simulator.tables import NOBODY, Tables
 
-__all__ = ["begin", "holds_back", "outgoing", "receive", "start_part"]
+__all__ = ["admit_first", "copy_inputs", "holds_back", "outgoing", "receive", "start_part"]
 
 
 @inlined
-def begin(tables: Tables, run: Run) -> None:
-    """Admit ops without inputs and send the graph's inputs on their way."""
-    ops, devices, joined, pending = run.ops, run.devices, run.joined, run.pending
-    values, consumer_ops, successor_ops = tables.values, tables.consumer_ops, tables.successor_ops
-    seconds, closure, stack = tables.seconds, run.closure, run.stack
-    for op in range(len(seconds)):
+def admit_first(tables: Tables, run: Run) -> None:
+    """Admit the ops that read nothing."""
+    ops, joined = run.ops, run.joined
+    for op in range(len(tables.seconds)):
         # Not tables.ops[op]["missing"] == 0 alone: admit() lowers the count of later ops.
         if tables.ops[op]["missing"] == 0:
-            count = admit(op, 0, ops, successor_ops, stack, joined)
-            take_joined(count, ops[op]["device"], ops, devices, seconds, closure, joined)
+            count = admit(op, 0, ops, tables.successor_ops, run.stack, joined)
+            take_joined(
+                count, ops[op]["device"], ops, run.devices, tables.seconds, run.closure, joined
+            )
+
+
+@inlined
+def copy_inputs(tables: Tables, run: Run) -> None:
+    """Send the graph's inputs on their way."""
+    ops, devices, pending = run.ops, run.devices, run.pending
+    values, consumer_ops = tables.values, tables.consumer_ops
     for slot in range(len(tables.host_values)):
         value = tables.host_values[slot]
         for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):

@@ -21,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.simulator.compiled import inlined, kernel
-from dplace.simulator.forming import begin, holds_back, outgoing, receive, start_part
+from dplace.simulator.forming import (
+    admit_first,
+    copy_inputs,
+    holds_back,
+    outgoing,
+    receive,
+    start_part,
+)
 from dplace.simulator.heap import pop_key
 from dplace.simulator.run import Run, reset, transfer
 from dplace.simulator.tables import Tables
@@ -80,7 +87,8 @@ def simulate(
         run: From ``make_run`` for the same tables.
     """
     reset(tables, placement, order, run)
-    begin(tables, run)
+    admit_first(tables, run)
+    copy_inputs(tables, run)
     devices, parts, pending = run.devices, run.parts, run.pending
     now = 0.0
     while now < np.inf:
