@@ -32,9 +32,8 @@ def _name_problems(plan: Plan) -> list[str]:
     parts = {part.name: part for part in plan.parts}
     if len(parts) != len(plan.parts):
         problems.append("two parts have one name")
-    typed = {
-        value.name for value in (*plan.values, *plan.inputs, *plan.overridable, *plan.streamed)
-    }
+    typed = {value.name for value in (*plan.values, *plan.inputs, *plan.overridable)}
+    typed.update(weight.name for weight in plan.streamed)
     for part in plan.parts:
         if part.device not in devices:
             problems.append(f"part {part.name} names the unknown device {part.device}")

@@ -52,7 +52,7 @@ def draw_ordered(
         contention=contention,
         unlike=bool(rng.integers(2)),
         overhead=overhead,
-        single=[None, 3][rng.integers(2)],
+        single=3 if overhead and rng.integers(2) else None,
         window=[None, 3, 8][rng.integers(3)],
         run=int(rng.choice([1, 1, 4, 10])),
     )
