@@ -2,8 +2,8 @@
 
 TIC and TAC are those of Hashemi, Jyothi, Campbell, *TicTac: Accelerating Distributed Deep Learning
 with Communication Scheduling*, MLSys 2019, written from its definitions; how they are computed
-stands in ``dplace/simulator/outstanding.py``, what the definitions leave open and when each order is
-good in docs/transfer-orders.md.
+stands in ``dplace/simulator/outstanding.py``, what the definitions leave open and when each order
+is good in docs/transfer-orders.md.
 """
 
 from typing import TYPE_CHECKING
