@@ -156,9 +156,15 @@ def stream(
     They become values behind the others, of the same names.
     """
     graph = problem.graph
-    lifted = [graph.weight_names.index(name) for name in homes]
+    known = {name: weight for weight, name in enumerate(graph.weight_names)}
+    lifted = [known[name] for name in homes]
     value_of = {weight: graph.num_values + at for at, weight in enumerate(lifted)}
     rows = [graph.weights_of(op).tolist() for op in range(graph.num_ops)]
+    readers: dict[int, list[int]] = {weight: [] for weight in lifted}
+    for op, row in enumerate(rows):
+        for weight in row:
+            if weight in readers:
+                readers[weight].append(op)
     inputs = compress(
         [
             [*graph.inputs_of(op).tolist(), *(value_of[w] for w in row if w in value_of)]
@@ -167,7 +173,7 @@ def stream(
     )
     consumers = compress(
         [graph.consumers_of(value).tolist() for value in range(graph.num_values)]
-        + [[op for op, row in enumerate(rows) if weight in row] for weight in lifted]
+        + list(readers.values())
     )
     kept = compress([[w for w in row if w not in value_of] for row in rows])
     streamed = replace(

@@ -22,7 +22,7 @@ from tests.simulator.test_ordered import WORLDS, World
 Programs = list[list[Step]]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(world=WORLDS, name=st.sampled_from(ORDERS))
 def test_every_plan_ends_and_takes_what_was_predicted(world: World, name: str) -> None:
     problem, placement, _ = world

@@ -78,7 +78,7 @@ WORLDS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(world=WORLDS, rule=RULES_TO_TRY, one_by_one=st.booleans())
 def test_every_op_transfer_and_copy_is_where_the_reference_has_it(
     world: World, rule: Rule, one_by_one: bool
@@ -128,7 +128,7 @@ def test_every_op_transfer_and_copy_is_where_the_reference_has_it(
     assert sorted(copied) == sorted(expected.copies)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(world=WORLDS, rule=RULES_TO_TRY, one_by_one=st.booleans())
 def test_parts_and_priorities_alone_give_the_same_times(
     world: World, rule: Rule, one_by_one: bool
