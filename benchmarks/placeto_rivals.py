@@ -22,10 +22,11 @@ from benchmarks.figures import arguments, report
 from benchmarks.placeto_worlds import Member, baselines, judged_s, members
 from dplace.lowering import Evaluator
 from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy
+from dplace.policies.placeto.checkpoint import load_policy, weights_of
 from dplace.policies.placeto.episode import EpisodeRules
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
+from dplace.policies.placeto.shape import Shape
 from dplace.policies.placeto.train import Settings, Trainer
 from dplace.policies.placeto.world import World
 from dplace.policies.rnn.network import RnnNetwork, RnnShape
@@ -82,7 +83,9 @@ def row_of(
         return judged_s(of.evaluator, of.of_ops(devices)) / single_s
 
     begun = world.evaluator.evaluations
-    devices = propose(network, world, rng=np.random.default_rng(seed), evaluations=10**9)
+    devices = propose(
+        weights_of(network), world, rng=np.random.default_rng(seed), evaluations=10**9
+    )
     zero_evaluations = world.evaluator.evaluations - begun
     zero_log = world.outcome(devices).log_time
     row = member.row | {"seed": seed, "groups": world.num_groups, "zero-shot": told(devices, world)}
