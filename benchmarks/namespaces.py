@@ -7,13 +7,11 @@ duplex Ethernet is. They are removed in any case, also those that an earlier run
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Hosts", "launched"]
+__all__ = ["Hosts"]
 
 PREFIX = "dplace-"
 SWITCH = f"{PREFIX}switch"
@@ -113,41 +111,3 @@ def _remove() -> None:
         name = line.split()[0]
         if name.startswith(PREFIX):
             subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-@contextmanager
-def launched(
-    hosts: Hosts, words: Sequence[str], *, port: int = 29555, more: Mapping[str, str] | None = None
-) -> Iterator[list[subprocess.Popen[str]]]:
-    """Yield the processes of ``python -m dplace WORDS``, one a host, rank by rank.
-
-    Their output is piped; they are killed at the end if they still run.
-    """
-    processes: list[subprocess.Popen[str]] = []
-    try:
-        for rank in range(hosts.count):
-            environment = {
-                **os.environ,
-                **(more or {}),
-                "RANK": str(rank),
-                "WORLD_SIZE": str(hosts.count),
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": hosts.address(0),
-                "MASTER_PORT": str(port),
-                "GLOO_SOCKET_IFNAME": "eth0",
-            }
-            processes.append(
-                subprocess.Popen(
-                    hosts.command(rank, [sys.executable, "-m", "dplace", *words]),
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-        yield processes
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
