@@ -39,12 +39,13 @@ def run_table(report: RunReport) -> RenderableType:
     if report.saved is not None:
         lines.append(("Outputs", str(report.saved)))
     body: list[RenderableType] = [Text(headline, style="bold"), "", device_table(report), ""]
-    if len(measured.latencies_s) > 1:
+    if len(measured.latencies_s) > 1 and report.plan.parts:
         body += [spread_table(report), ""]
     if report.gaps is not None:
         run = f"run {measured.median_run + 1} of {len(measured.latencies_s)}"
         lines.append(("Trace", f"{report.trace}: {run}, the median, beside its prediction"))
-        body += [furthest_table(report.gaps), "", cause_table(report.gaps), ""]
+        if report.gaps.parts:
+            body += [furthest_table(report.gaps), "", cause_table(report.gaps), ""]
     if report.checked is not None:
         lines.append(("Check", check_text(report)))
         body += [difference_table(report.differences), ""]
