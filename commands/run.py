@@ -54,6 +54,16 @@ SaveOutputs = Annotated[
         help="An .npz file to write the outputs to.",
     ),
 ]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        show_default=False,
+        help="Draw the run that took the median time, beside what was predicted, in this file: a "
+        "Chrome trace, which ui.perfetto.dev opens.",
+    ),
+]
 AllowCpu = Annotated[
     bool,
     typer.Option("--allow-cpu", help="Let the CPU stand in for devices that are not here."),
@@ -70,6 +80,7 @@ def run(
     atol: Atol = None,
     rtol: Rtol = None,
     save_outputs: SaveOutputs = None,
+    trace: Trace = None,
     seed: Seed = 0,
     allow_cpu: AllowCpu = False,
     json: Json = False,
@@ -92,6 +103,7 @@ def run(
         atol=atol,
         rtol=rtol,
         save_outputs=save_outputs,
+        trace=trace,
         seed=seed,
         allow_cpu=allow_cpu,
     )

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from dplace.cluster import Cluster, Device
 from dplace.plan.records import Plan, PlannedDevice
 
-__all__ = ["planned_cluster", "replay_plan"]
+if TYPE_CHECKING:  # dplace.simulator brings numba along
+    from dplace.simulator.replay import PartTimes
+
+__all__ = ["Replay", "planned_cluster", "replay_plan"]
 
 
 class Replay(NamedTuple):
@@ -20,6 +23,10 @@ class Replay(NamedTuple):
     bottleneck_s: float
     devices: tuple[PlannedDevice, ...]
     """With how long each is busy."""
+    times: "PartTimes"
+    """Of the plan's parts, in its order, and of ``transfers``."""
+    transfers: tuple[tuple[str, str], ...]
+    """Value and target device of each."""
 
 
 def replay_plan(plan: Plan) -> Replay:
@@ -33,7 +40,8 @@ def replay_plan(plan: Plan) -> Replay:
     devices = {device.name: index for index, device in enumerate(plan.devices)}
     sizes = {value.name: value.size_bytes for value in (*plan.inputs, *plan.outputs)}
     sizes.update((value.name, value.size_bytes) for value in plan.values)
-    values = {name: index for index, name in enumerate(sizes)}
+    names = list(sizes)
+    values = {name: index for index, name in enumerate(names)}
     inputs = _rows([[values[name] for name in part.inputs] for part in plan.parts])
     outputs = _rows([[values[name] for name in part.outputs] for part in plan.parts])
     sends = sorted(
@@ -70,6 +78,8 @@ def replay_plan(plan: Plan) -> Replay:
             dataclasses.replace(device, busy_s=float(times.busy_s[index]))
             for index, device in enumerate(plan.devices)
         ),
+        times,
+        tuple((names[value], plan.devices[target].name) for _, value, target in sends),
     )
 
 

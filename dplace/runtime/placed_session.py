@@ -17,9 +17,11 @@ import onnxruntime
 from dplace.errors import DplaceError, InputError, PlanError
 from dplace.plan.records import Plan, ValueType
 from dplace.runtime.devices import RunDevice, resolve_devices
+from dplace.runtime.events import RunEvent
 from dplace.runtime.fingerprint import check_fingerprint
 from dplace.runtime.inputs import InputCheck, unknown_name
 from dplace.runtime.part import LoadedPart
+from dplace.runtime.recording import Recording
 from dplace.runtime.request import Request
 from dplace.runtime.route import Route, compile_route
 from dplace.runtime.values import Held, NativeValue, Value, to_python
@@ -108,6 +110,7 @@ class PlacedSession:
         self._parts: dict[str, LoadedPart] = {}
         self._workers = [Worker(device) for device in self._devices]
         self._lone = _lone_worker(plan, self._workers)
+        self._recording = Recording(self._workers)
         self._finalizer = weakref.finalize(self, _stop, self._workers)
         self._open(path)
         self._route(self._output_names)
@@ -230,6 +233,18 @@ class PlacedSession:
             )
             for worker in self._workers
         )
+
+    def start_recording(self) -> None:
+        """Record what requests do from here on; those are numbered from 0."""
+        self._recording.start(lambda: next(self._numbers))
+
+    def take_events(self) -> list[RunEvent]:
+        """Return what was recorded since the start or the last call, in the order of starts."""
+        return self._recording.take()
+
+    def stop_recording(self) -> list[RunEvent]:
+        """Record no more; return what ``take_events`` would."""
+        return self._recording.stop()
 
     def close(self) -> None:
         """Wait for requests that are running, then end the threads and close all parts."""

@@ -33,6 +33,10 @@ class Task:
     """A step that a device works on: a part, or a copy out of an accelerator's memory."""
 
     label: str
+    subject: str
+    """Name of the part, or of the value that is copied."""
+    peer: str | None
+    """Of a copy, where it goes: HOST or a device."""
     device: int
     position: int
     """Its place in the device's order."""
@@ -68,6 +72,8 @@ class Draft:
 
     device: int
     label: str
+    subject: str
+    peer: str | None
     part: LoadedPart | None
     copy: Callable[[Held], Held] | None
     reads: tuple[Slot, ...]
@@ -103,6 +109,8 @@ def compile_route(
         tasks.append(
             Task(
                 label=draft.label,
+                subject=draft.subject,
+                peer=draft.peer,
                 device=draft.device,
                 position=len(orders[draft.device]),
                 reads=tuple(slots[slot] for slot in draft.reads),
@@ -161,6 +169,8 @@ def _drafts(
                     Draft(
                         device=number,
                         label=f"part {part.name}",
+                        subject=part.name,
+                        peer=None,
                         part=part,
                         copy=None,
                         reads=tuple(slot_for(name, device) for name in part.inputs),
@@ -184,6 +194,8 @@ def _drafts(
                     Draft(
                         device=number,
                         label=f'copy of "{name}" to {slot[1]}',
+                        subject=name,
+                        peer=slot[1],
                         part=None,
                         copy=copy_from(target),
                         reads=((name, device.name),),

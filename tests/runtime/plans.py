@@ -1,5 +1,6 @@
 """Small plan folders made by hand: parts from onnx.helper, and the Plan record that runs them."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from onnx import TensorProto, helper
 
 from dplace.plan.records import Part, Plan, PlannedDevice, PlannedLinks, Step, ValueType
 
-__all__ = ["FLOAT", "given", "graph", "make_plan", "node", "node_model"]
+__all__ = ["FLOAT", "given", "graph", "make_plan", "node", "node_model", "with_times"]
 
 FLOAT = TensorProto.FLOAT
 
@@ -159,6 +160,29 @@ def make_plan(
         ),
         dims={},
         index_limits=dict(index_limits or {}),
+    )
+
+
+def with_times(
+    plan: Plan, seconds: Mapping[str, float], *, overhead_s: float, latency_s: float
+) -> Plan:
+    """Return the plan with the predicted compute time of each part; sizes cost nothing."""
+    count = len(plan.devices)
+    return dataclasses.replace(
+        plan,
+        parts=tuple(
+            dataclasses.replace(part, predicted_s=seconds[part.name]) for part in plan.parts
+        ),
+        devices=tuple(
+            dataclasses.replace(device, call_overhead_s=overhead_s) for device in plan.devices
+        ),
+        links=PlannedLinks(
+            latency_s=((latency_s,) * count,) * count,
+            bytes_per_s=((float("inf"),) * count,) * count,
+            host_latency_s=(0.0,) * count,
+            host_bytes_per_s=(float("inf"),) * count,
+            contention="none",
+        ),
     )
 
 
