@@ -39,6 +39,9 @@ class Problem:
     """Times of transfers where they were given as such, for a source's and a target's device;
     shape ``(num_values, num_devices, num_devices)`` or ``(num_values, 1, 1)`` for any pair. None
     where a transfer takes the cluster's latency and the value's bytes over its bandwidth."""
+    value_home: NDArray[np.int32] | None = None
+    """Shape ``(num_values,)``: where a value that no op makes lies at the start, -1 for the host,
+    else a device; read only where the producer is -1. None: all of those lie on the host."""
 
     @property
     def num_ops(self) -> int:
