@@ -9,7 +9,10 @@ __all__ = ["PlannedTimes", "PlannedTransfer", "planned_times"]
 
 
 class PlannedTransfer(NamedTuple):
-    """A value on its way from device to device; times in seconds from the request's start."""
+    """A value on its way between devices, or a streamed weight that comes from the host.
+
+    Times are in seconds from the request's start.
+    """
 
     value: str
     source: str
@@ -35,15 +38,18 @@ def planned_times(plan: Plan) -> PlannedTimes:
     """
     replay = replay_plan(plan)
     times = replay.times
-    home = {name: part.device for part in plan.parts for name in part.outputs}
-    home.update((weight.name, weight.home) for weight in plan.streamed)
     parts = zip(plan.parts, times.part_start_s, times.part_end_s, strict=True)
-    transfers = zip(replay.transfers, times.transfer_start_s, times.transfer_end_s, strict=True)
+    transfers = zip(
+        replay.transfers,
+        (*times.transfer_start_s, *times.copy_start_s),
+        (*times.transfer_end_s, *times.copy_end_s),
+        strict=True,
+    )
     return PlannedTimes(
         makespan_s=times.makespan_s,
         parts={part.name: (float(start_s), float(end_s)) for part, start_s, end_s in parts},
         transfers=tuple(
-            PlannedTransfer(value, home[value], target, float(start_s), float(end_s))
-            for (value, target), start_s, end_s in transfers
+            PlannedTransfer(value, source, target, float(start_s), float(end_s))
+            for (value, source, target), start_s, end_s in transfers
         ),
     )
