@@ -174,52 +174,60 @@ def _refusal(lifted: PlaceableModel, op: int, level: OptLevel) -> str:
     return ""
 
 
-def lift(source: PlaceableModel, weights: Iterable[int]) -> PlaceableModel:
+def lift(
+    source: PlaceableModel, weights: Iterable[int], *, leave_out: bool = False
+) -> PlaceableModel:
     """Return a model with the same ops in which some weights are values.
 
-    They stand behind the other values, in the order of the first op that reads them; behind them
-    stand the results of clones that read them. Whether they may be lifted is not asked here.
+    The results of clones that read them stand behind the other values, and the lifted weights
+    behind those, in the order of the first op that reads them. Whether they may be lifted is not
+    asked here.
+
+    Args:
+        leave_out: Leave the lifted weights out of the graph, as if ops did without them.
     """
     graph = source.graph
     chosen = np.zeros(len(graph.weight_names), dtype=np.bool_)
     chosen[list(weights)] = True
     order = [at for at in dict.fromkeys(graph.op_weights.tolist()) if chosen[at]]
-    lifted = [source.weights[weight] for weight in order]
-    computed = _results_of_clones(source, set(lifted))
-    value_of = {weight: graph.num_values + index for index, weight in enumerate(order)}
-    inputs: list[list[int]] = []
+    computed = _results_of_clones(source, {source.weights[weight] for weight in order})
+    results: list[tuple[int, int]] = []  # a weight that a clone computes, and the op with the clone
     outputs: list[list[int]] = []
-    weight_rows: list[list[int]] = []
-    consumers: list[list[int]] = [[] for _ in order]
-    made: list[tuple[int, int]] = []  # a weight that is a clone's result, and the op with the clone
+    kept_rows: list[list[int]] = []
     for op in range(graph.num_ops):
-        mine = graph.weights_of(op).tolist()
-        moved = [value_of[weight] for weight in mine if chosen[weight]]
-        results = [weight for weight in mine if source.weights[weight] in computed]
-        first = graph.num_values + len(order) + len(made)
+        mine = [at for at in graph.weights_of(op).tolist() if not chosen[at]]
+        kept_rows.append([at for at in mine if source.weights[at] not in computed])
+        first = graph.num_values + len(results)
+        results.extend((at, op) for at in mine if source.weights[at] in computed)
+        added = range(first, graph.num_values + len(results))
+        outputs.append([*graph.outputs_of(op).tolist(), *added])
+    if leave_out:
+        order = []
+    value_of = {at: graph.num_values + len(results) + index for index, at in enumerate(order)}
+    inputs: list[list[int]] = []
+    consumers: list[list[int]] = [[] for _ in (*results, *order)]
+    for op in range(graph.num_ops):
+        moved = [value_of[at] for at in graph.weights_of(op).tolist() if at in value_of]
         inputs.append([*graph.inputs_of(op).tolist(), *moved])
-        outputs.append([*graph.outputs_of(op).tolist(), *range(first, first + len(results))])
-        weight_rows.append([at for at in mine if not chosen[at] and at not in results])
-        made.extend((weight, op) for weight in results)
         for value in moved:
             consumers[value - graph.num_values].append(op)
-    kept = sorted({weight for row in weight_rows for weight in row})
-    kept_id = {weight: index for index, weight in enumerate(kept)}
+    kept = sorted({at for row in kept_rows for at in row})
+    kept_id = {at: index for index, at in enumerate(kept)}
     input_rows, output_rows = compressed(inputs), compressed(outputs)
-    kept_rows = compressed([[kept_id[weight] for weight in row] for row in weight_rows])
-    consumer_rows = compressed([*consumers, *([] for _ in made)])
-    new = np.array([*order, *(weight for weight, _ in made)], dtype=np.int64)
+    consumer_rows = compressed(consumers)
+    weight_rows = compressed([[kept_id[at] for at in row] for row in kept_rows])
+    new = np.array([*(at for at, _ in results), *order], dtype=np.int64)
     return dataclasses.replace(
         source,
         graph=dataclasses.replace(
             graph,
             value_names=(
                 *graph.value_names,
-                *(graph.weight_names[weight] for weight in order),
-                *(f"{graph.weight_names[at]} in {graph.op_names[op]}" for at, op in made),
+                *(f"{graph.weight_names[at]} in {graph.op_names[op]}" for at, op in results),
+                *(graph.weight_names[at] for at in order),
             ),
             value_producer=np.concatenate(
-                [graph.value_producer, [-1] * len(order), [op for _, op in made]]
+                [graph.value_producer, [op for _, op in results], [-1] * len(order)]
             ).astype(np.int32),
             value_bytes=np.append(graph.value_bytes, graph.weight_bytes[new]),
             value_movable=np.append(graph.value_movable, np.ones(len(new), dtype=np.bool_)),
@@ -231,13 +239,13 @@ def lift(source: PlaceableModel, weights: Iterable[int]) -> PlaceableModel:
                 graph.consumer_offsets, consumer_rows[0][1:] + graph.consumer_offsets[-1]
             ).astype(np.int32),
             consumer_ops=np.append(graph.consumer_ops, consumer_rows[1]),
-            weight_names=tuple(graph.weight_names[weight] for weight in kept),
+            weight_names=tuple(graph.weight_names[at] for at in kept),
             weight_bytes=graph.weight_bytes[kept],
-            weight_offsets=kept_rows[0],
-            op_weights=kept_rows[1],
+            weight_offsets=weight_rows[0],
+            op_weights=weight_rows[1],
         ),
-        values=(*source.values, *(source.weights[weight] for weight in new.tolist())),
-        weights=tuple(source.weights[weight] for weight in kept),
+        values=(*source.values, *(source.weights[at] for at in new.tolist())),
+        weights=tuple(source.weights[at] for at in kept),
     )
 
 

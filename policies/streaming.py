@@ -1,0 +1,250 @@
+"""Which weights stay, which are streamed and through how much room, and where ops may go then.
+
+A device reads a weight that lies elsewhere through its buffers, so what counts is that the links to
+all devices work all the time. A policy places the ops as if weights took no memory but time. Along
+a chain that gains nothing, so ``dealt_out`` has other placements: ops in their order, by turns, in
+runs of about equal bytes, so that the next device's weights come while one computes.
+
+Devices then keep what is needed first, for that could not come in time, as far as their memory
+goes. The rest of it is the room for what is streamed.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplace.errors import MemoryLimitError
+from dplace.op_graph import OpGraph
+from dplace.placement import repair, size_in_words
+from dplace.problem import Problem
+from dplace.simulator.timeline import Timeline
+
+__all__ = ["HOST", "Choice", "Streamable", "dealt_out", "filled", "relaxed"]
+
+Placement = NDArray[np.int32]
+Bytes = NDArray[np.int64]
+
+HOST = -1
+PAGE = 4096
+RUNS = (1.0, 2.0, 4.0, 16.0)
+"""Lengths of runs to try, in the most bytes that one op reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Streamable:
+    """A problem, and what of its weights may be streamed."""
+
+    problem: Problem
+    without: OpGraph
+    """Its graph as it is if ops did without these weights."""
+    may_be: NDArray[np.bool_]
+    """Shape ``(num_weights,)``."""
+    home: int
+    """Where streamed weights lie: a device, or -1 for the host."""
+
+    @property
+    def sizes(self) -> Bytes:
+        """Return the bytes of each weight if it may be streamed, else 0."""
+        return np.where(self.may_be, self.problem.graph.weight_bytes, 0)
+
+    def op_bytes(self) -> Bytes:
+        """Return the bytes of these weights that each op reads at once, shape ``(num_ops,)``."""
+        graph = self.problem.graph
+        ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
+        sizes = self.sizes[graph.op_weights]
+        return np.bincount(ops, weights=sizes, minlength=graph.num_ops).astype(np.int64)
+
+    def bytes_per_s(self) -> NDArray[np.float64]:
+        """Return how fast weights come to each device, ``inf`` to their home."""
+        cluster = self.problem.cluster
+        return cluster.host_bytes_per_s if self.home == HOST else cluster.bytes_per_s[self.home]
+
+
+class Choice(NamedTuple):
+    """A placement and how the weights get to it."""
+
+    placement: Placement
+    streamed: NDArray[np.bool_]
+    """Shape ``(num_weights,)``: which weights are streamed; the others stay where they are read."""
+    buffer_bytes: Bytes
+    """Shape ``(num_devices,)``: room for them."""
+
+
+def relaxed(streamable: Streamable) -> Problem:
+    """Return the problem of placing the ops if weights that may be streamed take time, not memory.
+
+    An op takes at least as long as its weights do to its device. What they need for one op at a
+    time is taken from the memory of every device but their home, which has to hold them all.
+
+    Raises:
+        MemoryLimitError: Some op's weights fit on no device, or all of them not on their home.
+    """
+    problem, home = streamable.problem, streamable.home
+    graph, devices = problem.graph, problem.cluster.devices
+    memory = np.array([device.memory_bytes for device in devices], dtype=np.int64)
+    op_bytes = streamable.op_bytes()
+    held = op_bytes + _activations(streamable.without)
+    fits = held[:, None] <= memory  # (num_ops, num_devices)
+    if home != HOST:
+        fits[:, home] = True
+    allowed = np.isfinite(problem.seconds)
+    for op in np.flatnonzero(~(allowed & fits).any(axis=1)):
+        raise MemoryLimitError(
+            f"{graph.name}: op {graph.op_names[op]!r} reads {size_in_words(int(op_bytes[op]))} of "
+            f"weights at once and takes {size_in_words(int(held[op]))} with what it computes; the "
+            f"largest device that it may go to has {size_in_words(int(memory[allowed[op]].max()))}"
+        )
+    readers = np.bincount(graph.op_weights, minlength=len(graph.weight_bytes))
+    shares = (streamable.sizes / np.maximum(readers, 1))[graph.op_weights]
+    ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
+    share = np.bincount(ops, weights=shares, minlength=graph.num_ops)
+    seconds = np.maximum(problem.seconds, share[:, None] / streamable.bytes_per_s())
+    room = np.where(allowed & fits, op_bytes[:, None], 0).max(axis=0, initial=0)
+    left = memory - np.minimum(room, memory * 3 // 4)
+    if home != HOST:
+        left[home] = memory[home] - int(streamable.sizes.sum())
+        if left[home] <= 0:
+            raise MemoryLimitError(
+                f"{graph.name}: weights of {size_in_words(int(streamable.sizes.sum()))} do not fit "
+                f"on their home {devices[home].name}, which has {size_in_words(int(memory[home]))}"
+            )
+    return replace(
+        problem,
+        graph=streamable.without,
+        cluster=replace(
+            problem.cluster,
+            devices=tuple(
+                replace(device, memory_bytes=int(bytes_left))
+                for device, bytes_left in zip(devices, left.tolist(), strict=True)
+            ),
+        ),
+        seconds=np.where(fits, seconds, np.inf),
+    )
+
+
+def _activations(graph: OpGraph) -> Bytes:
+    """Return the bytes of what each op reads and makes, weights left out; shape ``(num_ops,)``."""
+    read = np.repeat(np.arange(graph.num_ops), np.diff(graph.input_offsets))
+    made = np.repeat(np.arange(graph.num_ops), np.diff(graph.output_offsets))
+    total = np.bincount(
+        np.concatenate([read, made]),
+        weights=graph.value_bytes[np.concatenate([graph.input_values, graph.output_values])],
+        minlength=graph.num_ops,
+    )
+    return total.astype(np.int64)
+
+
+def dealt_out(streamable: Streamable, problem: Problem, run: float) -> Placement:
+    """Return the ops in their order on the devices by turns.
+
+    A device's turn ends before an op whose weights come after those of a whole run; to a device
+    with a slower link runs are shorter by as much.
+
+    Args:
+        streamable: Tells the weights.
+        problem: The relaxed one, which tells where ops may go.
+        run: Bytes of a run, in the most that one op reads.
+    """
+    op_bytes = streamable.op_bytes()
+    rates = streamable.bytes_per_s()
+    fastest = rates[np.isfinite(rates)].max(initial=0.0)
+    share = np.minimum(rates / fastest, 1.0) if fastest else np.ones(problem.num_devices)
+    limits = np.maximum(1.0, share * run * op_bytes.max(initial=0))
+    placement = np.zeros(problem.num_ops, dtype=np.int32)
+    device, taken = 0, 0
+    for op in range(problem.num_ops):
+        if op_bytes[op] and taken + op_bytes[op] > limits[device] and taken:
+            device, taken = (device + 1) % problem.num_devices, 0
+        taken += int(op_bytes[op])
+        placement[op] = device
+    return repair(problem, placement)
+
+
+def filled(
+    streamable: Streamable,
+    placement: Placement,
+    timeline: Timeline,
+    free_bytes: Bytes,
+    *,
+    ahead: int = 2,
+    largest_first: bool = False,
+    keep_none: bool = False,
+) -> Choice:
+    """Return which weights stay on the devices of a placement, and the room for the others.
+
+    Args:
+        streamable: The problem.
+        placement: Of its ops.
+        timeline: What the placement is predicted to run like if weights take no memory.
+        free_bytes: Shape ``(num_devices,)``: memory that nothing else takes.
+        ahead: Room to keep, in the most bytes that one op reads: while it runs, the next comes.
+        largest_first: Keep the largest weights, so that little room is needed; else those that
+            are needed first.
+        keep_none: Keep no weight but on its home.
+
+    Raises:
+        MemoryLimitError: Some op's weights do not fit on its device.
+    """
+    graph, home = streamable.problem.graph, streamable.home
+    sizes, left, free = streamable.sizes, streamable.op_bytes(), free_bytes.copy()
+    readers = weight_readers(graph)
+    ops_on = [np.flatnonzero(placement == device) for device in range(len(free))]
+    if home != HOST:
+        free[home] -= sizes.sum()
+    needed_s = {
+        weight: min((timeline.op_start_s[op] for op in readers[weight]), default=0.0)
+        for weight in np.flatnonzero(streamable.may_be).tolist()
+    }
+    order = sorted(
+        needed_s, key=lambda weight: (-sizes[weight] * largest_first, needed_s[weight], weight)
+    )
+    streamed = streamable.may_be.copy()
+    for weight in order:
+        size = int(sizes[weight])
+        devices = set(placement[readers[weight]].tolist())
+        away = devices - {home}
+        left[readers[weight]] -= size
+        if all(
+            free[device] >= size + ahead * int(left[ops_on[device]].max(initial=0))
+            for device in away
+        ) and not (keep_none and away):
+            streamed[weight] = False
+            for device in away:
+                free[device] -= size
+            if home != HOST and home not in devices:
+                free[home] += size
+        else:
+            left[readers[weight]] += size
+    room = np.zeros(len(free), dtype=np.int64)
+    for device, ops in enumerate(ops_on):
+        if device == home:
+            continue
+        most = int(left[ops].max(initial=0))
+        if most > free[device]:
+            raise _too_large(streamable, int(ops[left[ops].argmax()]), device, most, free[device])
+        sent = {at for op in ops.tolist() for at in graph.weights_of(op).tolist() if streamed[at]}
+        whole = int(sizes[list(sent)].sum())
+        room[device] = min(whole, max(most, int(free[device]) // PAGE * PAGE))
+    return Choice(placement, streamed, room)
+
+
+def _too_large(
+    streamable: Streamable, op: int, device: int, most: int, free: int
+) -> MemoryLimitError:
+    problem = streamable.problem
+    return MemoryLimitError(
+        f"{problem.graph.name}: op {problem.graph.op_names[op]!r} reads {size_in_words(most)} of "
+        f"streamed weights at once, {problem.cluster.devices[device].name} has "
+        f"{size_in_words(max(0, int(free)))} left for them"
+    )
+
+
+def weight_readers(graph: OpGraph) -> list[list[int]]:
+    """Return the ops that read each weight, in order."""
+    readers: list[list[int]] = [[] for _ in graph.weight_names]
+    for op in range(graph.num_ops):
+        for weight in graph.weights_of(op).tolist():
+            readers[weight].append(op)
+    return readers
