@@ -169,6 +169,7 @@ def _lowered(graph: OpGraph, parts: Sequence[tuple[int, list[int]]]) -> Lowered:
         transfer_value=columns[:, 0].copy(),
         transfer_source=columns[:, 1].copy(),
         transfer_target=columns[:, 2].copy(),
+        transfer_priority=np.zeros(len(columns), dtype=np.int32),
     )
 
 

@@ -86,6 +86,7 @@ LOWERED = Lowered(
     transfer_value=ints(1),
     transfer_source=ints(0),
     transfer_target=ints(1),
+    transfer_priority=ints(0),
 )
 
 
