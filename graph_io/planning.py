@@ -4,13 +4,14 @@ import numpy as np
 
 from dplace.cluster import Cluster
 from dplace.graph_io.build import PlaceableModel
-from dplace.graph_io.export import part_records, value_records
+from dplace.graph_io.export import part_records, streamed_records, value_records
 from dplace.graph_io.observe import index_limits
 from dplace.graph_io.optimise import OptimisedModel
 from dplace.graph_io.summary import interface, value_sizes
 from dplace.plan.program import PartValues, part_names, part_ops, part_values, programs
 from dplace.plan.records import Plan, PlannedDevice, PlannedLinks
 from dplace.problem import Problem
+from dplace.simulator.streamed import room_bytes
 from dplace.simulator.timeline import Lowered, Timeline
 
 __all__ = ["make_plan"]
@@ -47,7 +48,9 @@ def make_plan(
     original = optimised.original
     inputs, outputs, overridable = interface(original, placeable.observed.types, value_sizes(graph))
     fed = {value.name for value in original.ir.graph.inputs if not value.is_initializer()}
-    moved = sorted({value for part in crossing for value in part.inputs})
+    streamed = set(problem.streamed.tolist())
+    moved = sorted({value for part in crossing for value in part.inputs} - streamed)
+    room = room_bytes(problem, lowered.placement)
     seconds = [
         float(problem.seconds[part_ops(lowered, part), lowered.part_device[part]].sum())
         for part in range(lowered.num_parts)
@@ -88,6 +91,7 @@ def make_plan(
                 peak_bytes=int(timeline.peak_bytes[index]),
                 busy_s=float(timeline.busy_s[index]),
                 program=steps[index],
+                buffer_bytes=int(room[index]),
             )
             for index, device in enumerate(cluster.devices)
         ),
@@ -103,6 +107,7 @@ def make_plan(
         links=_links(cluster),
         dims=dims,
         index_limits=index_limits(original.ir),
+        streamed=streamed_records(placeable, problem),
     )
     return plan, crossing
 

@@ -168,7 +168,7 @@ def filled(
     timeline: Timeline,
     free_bytes: Bytes,
     *,
-    ahead: int = 2,
+    ahead: int = 1,
     largest_first: bool = False,
     keep_none: bool = False,
 ) -> Choice:
@@ -179,72 +179,100 @@ def filled(
         placement: Of its ops.
         timeline: What the placement is predicted to run like if weights take no memory.
         free_bytes: Shape ``(num_devices,)``: memory that nothing else takes.
-        ahead: Room to keep, in the most bytes that one op reads: while it runs, the next comes.
+        ahead: Room beside what ops read at a time, in the most bytes that one reads: while one
+            runs, the weights of so many more come.
         largest_first: Keep the largest weights, so that little room is needed; else those that
             are needed first.
         keep_none: Keep no weight but on its home.
 
     Raises:
-        MemoryLimitError: Some op's weights do not fit on its device.
+        MemoryLimitError: There is too little room for what some op reads.
     """
     graph, home = streamable.problem.graph, streamable.home
-    sizes, left, free = streamable.sizes, streamable.op_bytes(), free_bytes.copy()
-    readers = weight_readers(graph)
-    ops_on = [np.flatnonzero(placement == device) for device in range(len(free))]
+    held = _Held(streamable, placement, timeline)
+    sizes, free = streamable.sizes, free_bytes.copy()
     if home != HOST:
         free[home] -= sizes.sum()
-    needed_s = {
-        weight: min((timeline.op_start_s[op] for op in readers[weight]), default=0.0)
-        for weight in np.flatnonzero(streamable.may_be).tolist()
-    }
     order = sorted(
-        needed_s, key=lambda weight: (-sizes[weight] * largest_first, needed_s[weight], weight)
+        held.spans,
+        key=lambda weight: (
+            not held.is_long(weight),
+            -sizes[weight] * largest_first,
+            held.needed_s[weight],
+            weight,
+        ),
     )
     streamed = streamable.may_be.copy()
     for weight in order:
         size = int(sizes[weight])
-        devices = set(placement[readers[weight]].tolist())
-        away = devices - {home}
-        left[readers[weight]] -= size
-        if all(
-            free[device] >= size + ahead * int(left[ops_on[device]].max(initial=0))
-            for device in away
-        ) and not (keep_none and away):
-            streamed[weight] = False
-            for device in away:
-                free[device] -= size
-            if home != HOST and home not in devices:
-                free[home] += size
-        else:
-            left[readers[weight]] += size
-    room = np.zeros(len(free), dtype=np.int64)
-    for device, ops in enumerate(ops_on):
-        if device == home:
+        away = [device for device in held.spans[weight] if device != home]
+        held.add(weight, -size)
+        if (keep_none and away) or any(
+            free[device] < size + held.most(device, ahead) for device in away
+        ):
+            held.add(weight, size)
             continue
-        most = int(left[ops].max(initial=0))
+        streamed[weight] = False
+        free[away] -= size
+        if home != HOST and home not in held.spans[weight]:
+            free[home] += size
+    room = np.zeros(len(free), dtype=np.int64)
+    for device in range(len(free)):
+        sent = [at for at in held.spans if streamed[at] and device in held.spans[at]]
+        if device == home or not sent:
+            continue
+        most = held.most(device, 0)
         if most > free[device]:
-            raise _too_large(streamable, int(ops[left[ops].argmax()]), device, most, free[device])
-        sent = {at for op in ops.tolist() for at in graph.weights_of(op).tolist() if streamed[at]}
-        whole = int(sizes[list(sent)].sum())
+            name = streamable.problem.cluster.devices[device].name
+            raise MemoryLimitError(
+                f"{graph.name}: ops on {name} read {size_in_words(most)} of streamed weights at a "
+                f"time, and it has {size_in_words(max(0, int(free[device])))} left for them"
+            )
+        whole = int(sizes[sent].sum())
         room[device] = min(whole, max(most, int(free[device]) // PAGE * PAGE))
     return Choice(placement, streamed, room)
 
 
-def _too_large(
-    streamable: Streamable, op: int, device: int, most: int, free: int
-) -> MemoryLimitError:
-    problem = streamable.problem
-    return MemoryLimitError(
-        f"{problem.graph.name}: op {problem.graph.op_names[op]!r} reads {size_in_words(most)} of "
-        f"streamed weights at once, {problem.cluster.devices[device].name} has "
-        f"{size_in_words(max(0, int(free)))} left for them"
-    )
+class _Held:
+    """What is in the buffers of each device at each of its ops, in the order in which they start.
 
+    A weight is there from the first op that reads it to the last.
+    """
 
-def weight_readers(graph: OpGraph) -> list[list[int]]:
-    """Return the ops that read each weight, in order."""
-    readers: list[list[int]] = [[] for _ in graph.weight_names]
-    for op in range(graph.num_ops):
-        for weight in graph.weights_of(op).tolist():
-            readers[weight].append(op)
-    return readers
+    def __init__(self, streamable: Streamable, placement: Placement, timeline: Timeline) -> None:
+        graph, sizes = streamable.problem.graph, streamable.sizes
+        order = np.argsort(timeline.op_start_s, kind="stable")
+        self.spans: dict[int, dict[int, list[int]]] = {}
+        """Of each weight that may be streamed: on which devices, and which of its ops read it."""
+        self.needed_s: dict[int, float] = {}
+        """When each of them is first read, in seconds."""
+        count = [0] * streamable.problem.num_devices
+        for op in order.tolist():
+            device = int(placement[op])
+            for weight in graph.weights_of(op).tolist():
+                if sizes[weight]:
+                    self.needed_s.setdefault(weight, float(timeline.op_start_s[op]))
+                    self.spans.setdefault(weight, {}).setdefault(device, []).append(count[device])
+            count[device] += 1
+        self._held = [np.zeros(number, dtype=np.int64) for number in count]
+        self._read = [np.zeros(number, dtype=np.int64) for number in count]
+        for weight in self.spans:
+            self.add(weight, int(sizes[weight]))
+
+    def add(self, weight: int, size_bytes: int) -> None:
+        """Count so many bytes more or less for a weight."""
+        for device, reads in self.spans[weight].items():
+            self._held[device][reads[0] : reads[-1] + 1] += size_bytes
+            self._read[device][reads] += size_bytes
+
+    def most(self, device: int, ahead: int) -> int:
+        """Return the most bytes at one time, and those that as many ops more read."""
+        most_read = int(self._read[device].max(initial=0))
+        return int(self._held[device].max(initial=0)) + ahead * most_read
+
+    def is_long(self, weight: int) -> bool:
+        """Return whether a weight would be in the buffers most of the time."""
+        return any(
+            2 * (reads[-1] - reads[0]) > len(self._held[device])
+            for device, reads in self.spans[weight].items()
+        )
