@@ -41,7 +41,7 @@ class Problem:
     where a transfer takes the cluster's latency and the value's bytes over its bandwidth."""
     value_home: NDArray[np.int32] | None = None
     """Shape ``(num_values,)``: where a value that no op makes lies at the start, -1 for the host,
-    else a device; -1 for what the caller feeds. None: all of those lie on the host.
+    else a device; what the caller feeds lies on the host. None: all of those lie there.
 
     Those among them that the caller does not feed (not in ``graph.graph_inputs``) are *streamed
     weights*: they are sent to the devices that read them, and freed there after their last use."""

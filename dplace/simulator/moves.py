@@ -107,7 +107,7 @@ def _seconds(
     if given is not None:
         beside_s = given[value, 0, 0] if given.shape[1] == 1 else given[value, source, target]
     from_device_s = links["latency"] + beside_s + size / links["bytes_per_s"]
-    return np.where(source == HOST, from_host_s, from_device_s)
+    return np.asarray(np.where(source == HOST, from_host_s, from_device_s))
 
 
 def _offsets(rows: Int, num_rows: int) -> Int:

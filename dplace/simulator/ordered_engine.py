@@ -38,12 +38,25 @@ class OrderedEngine:
 
     compiled = (simulate_ordered,)
 
-    def __init__(self, problem: Problem, tables: Tables) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        tables: Tables,
+        *,
+        one_by_one: bool | None = None,
+    ) -> None:
+        """Make room for passes.
+
+        Args:
+            problem: Graph, costs, cluster, and where streamed weights lie.
+            tables: Of the same problem.
+            one_by_one: Whether each op is a part of its own; by default where that costs nothing.
+        """
         self._problem = problem
         self._tables = ordered_tables(problem, tables)
         self._run = make_run(self._tables)
         self._memory = Memory(problem, tables)
-        self._one_by_one = takes_ops_one_by_one(problem)
+        self._one_by_one = takes_ops_one_by_one(problem) if one_by_one is None else one_by_one
         self.capacity = capacity(problem)
         self.is_memory_tight = bool(self._memory.most_bytes > self.capacity.min())
 

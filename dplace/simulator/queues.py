@@ -40,6 +40,19 @@ MOVE = np.dtype(
         ("target", np.int32),
         ("priority", np.int32),
         ("readers", np.int32),  # of a weight: ops or parts on the target that read it
+        ("left", np.int32),  # those of them that have not ended
+    ],
+    align=True,
+)
+LINE = np.dtype([("waiting", np.int32), ("size", np.int32)], align=True)
+"""The queue of a pair of devices: the base of its heap, and how many wait in it."""
+BUFFER = np.dtype(
+    [
+        ("bytes", np.int64),
+        ("room", np.int64),  # what of that is free
+        ("next", np.int32),  # place in ``weights`` of the next one to go there
+        ("end", np.int32),  # where the row of the device ends there
+        ("is_coming", np.int32),  # whether one is on its way
     ],
     align=True,
 )
@@ -53,27 +66,16 @@ class Queues(NamedTuple):
     links: Records
     """LINK, shape ``(num_devices, num_devices)``, for the channels."""
     channel_free: NDArray[np.float64]
+    lines: Records
+    """LINE, shape ``(num_devices, num_devices)``, from row to column."""
     waiting: Keys
     """Heaps of ``(priority << 32) + ready number``, one for each pair of devices."""
-    waiting_base: Int
-    """Shape ``(num_devices**2,)``, by source and target, as the next."""
-    waiting_size: Int
     ready_moves: Int
     """Move of each ready number, weights not counted."""
     weights: Int
     """Moves of streamed weights by target, in the order in which they go."""
-    weights_end: Int
-    """Shape ``(num_devices,)``: where the row of each target ends."""
-    weights_next: Int
-    """Place in ``weights`` of the next one to go to each device."""
-    is_coming: Int
-    """1 for a device that a weight is on its way to."""
-    left: Int
-    """Shape ``(num_moves,)``: readers of each weight that have not ended."""
-    room: Keys
-    """Shape ``(num_devices,)``: bytes for streamed weights that are free on each device."""
-    buffer_bytes: Keys
-    """Shape ``(num_devices,)``: all of that room."""
+    buffers: Records
+    """BUFFER, shape ``(num_devices,)``."""
     flights: Records
     """A heap of ARRIVAL: moves on their way, by their end."""
     sent: Int
@@ -97,85 +99,85 @@ def make_queues(
     num, num_devices = len(moves), len(links)
     is_queued = moves["source"] != HOST
     is_queued[weights] = False
-    pairs = moves["source"].astype(np.int64) * num_devices + moves["target"]
-    ends = np.cumsum(np.bincount(pairs[is_queued], minlength=num_devices**2))
-    per_target = np.bincount(moves["target"][weights], minlength=num_devices)
+    lines = np.zeros((num_devices, num_devices), dtype=LINE)
+    counts = np.zeros((num_devices, num_devices), dtype=np.int32)
+    np.add.at(counts, (moves["source"][is_queued], moves["target"][is_queued]), 1)
+    lines["waiting"] = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+    buffers = np.zeros(num_devices, dtype=BUFFER)
+    buffers["bytes"] = buffer_bytes
+    buffers["end"] = np.cumsum(np.bincount(moves["target"][weights], minlength=num_devices))
     return Queues(
         moves=moves,
         links=links,
         channel_free=np.zeros(num_devices * (num_devices + 1)),
+        lines=lines,
         waiting=np.zeros(num, dtype=np.int64),
-        waiting_base=np.concatenate([[0], ends[:-1]]).astype(np.int32),
-        waiting_size=np.zeros(num_devices**2, dtype=np.int32),
         ready_moves=np.zeros(num, dtype=np.int32),
         weights=np.array(weights, dtype=np.int32),
-        weights_end=np.cumsum(per_target).astype(np.int32),
-        weights_next=np.zeros(num_devices, dtype=np.int32),
-        is_coming=np.zeros(num_devices, dtype=np.int32),
-        left=np.zeros(num, dtype=np.int32),
-        room=np.zeros(num_devices, dtype=np.int64),
-        buffer_bytes=np.array(buffer_bytes, dtype=np.int64),
+        buffers=buffers,
         flights=np.zeros(num, dtype=ARRIVAL),
         sent=np.zeros(num, dtype=np.int32),
         totals=np.zeros(4, dtype=np.int64),
     )
 
 
-@inner
+@inlined
 def clear(queues: Queues) -> None:
     """Set the state to that before anything has happened."""
     for channel in range(len(queues.channel_free)):
         queues.channel_free[channel] = 0.0
-    for link in range(len(queues.waiting_size)):
-        queues.waiting_size[link] = 0
     first = 0
-    for device in range(len(queues.room)):
-        queues.weights_next[device] = first
-        first = queues.weights_end[device]
-        queues.is_coming[device] = 0
-        queues.room[device] = queues.buffer_bytes[device]
-    for move in range(len(queues.left)):
-        queues.left[move] = queues.moves[move]["readers"]
+    num = len(queues.buffers)
+    for index in range(num):
+        buffer = queues.buffers[index]
+        buffer["room"] = buffer["bytes"]
+        buffer["next"] = first
+        buffer["is_coming"] = 0
+        first = buffer["end"]
+        for target in range(num):
+            queues.lines[index, target]["size"] = 0
+    for index in range(len(queues.moves)):
+        move = queues.moves[index]
+        move["left"] = move["readers"]
     queues.totals[0] = 0
     queues.totals[1] = 0
     queues.totals[2] = 0
     queues.totals[3] = 1
 
 
-@inner
-def enqueue(move: int, queues: Queues) -> None:
-    """Let ``move``, whose value was just made, wait for its link."""
-    record, number = queues.moves[move], queues.totals[0]
+@inlined
+def enqueue(index: int, queues: Queues) -> None:
+    """Let a move, whose value was just made, wait for its link."""
+    move, number = queues.moves[index], queues.totals[0]
     queues.totals[0] += 1
     queues.totals[3] = 1
-    queues.ready_moves[number] = move
-    link = record["source"] * len(queues.room) + record["target"]
+    queues.ready_moves[number] = index
+    line = queues.lines[move["source"], move["target"]]
     # Weights are ready before all others: their numbers come first.
-    key = (np.int64(record["priority"]) << 32) + len(queues.moves) + number
-    push_key(queues.waiting, queues.waiting_base[link], queues.waiting_size[link], key)
-    queues.waiting_size[link] += 1
+    key = (np.int64(move["priority"]) << 32) + len(queues.moves) + number
+    push_key(queues.waiting, line["waiting"], line["size"], key)
+    line["size"] += 1
 
 
-@inner
+@inlined
 def release(row: int, offsets: Int, items: Int, queues: Queues) -> None:
     """Note that a reader of the weights that ``items`` has in its row has ended."""
     for slot in range(offsets[row], offsets[row + 1]):
-        move = items[slot]
-        queues.left[move] -= 1
-        if queues.left[move] == 0:
-            record = queues.moves[move]
-            queues.room[record["target"]] += record["bytes"]
+        move = queues.moves[items[slot]]
+        move["left"] -= 1
+        if move["left"] == 0:
+            queues.buffers[move["target"]]["room"] += move["bytes"]
             queues.totals[3] = 1
 
 
-@inner
+@inlined
 def _next_weight(target: int, queues: Queues) -> int:
     """Return the move of the weight that may start next to ``target``, or -1."""
-    place = queues.weights_next[target]
-    if place == queues.weights_end[target] or queues.is_coming[target] != 0:
+    buffer = queues.buffers[target]
+    if buffer["next"] == buffer["end"] or buffer["is_coming"] != 0:
         return -1
-    move = queues.weights[place]
-    return int(move) if queues.moves[move]["bytes"] <= queues.room[target] else -1
+    index = queues.weights[buffer["next"]]
+    return index if queues.moves[index]["bytes"] <= buffer["room"] else -1
 
 
 @inner
@@ -184,66 +186,72 @@ def _next_move(now: float, queues: Queues) -> int:
 
     A waiting one is taken out of its queue.
     """
-    num = len(queues.room)
-    best, best_link = -1, -1
+    num = len(queues.buffers)
+    best, best_source, best_target = -1, -1, -1
     best_key = np.int64(2**63 - 1)
     for target in range(num):
         weight = _next_weight(target, queues)
-        if weight >= 0 and queues.moves[weight]["source"] < 0:
-            return weight
+        home = -2
+        if weight >= 0:
+            home = queues.moves[weight]["source"]
+        if home == -1:
+            return int(weight)
         for source in range(num):
-            link = source * num + target
-            is_weight = weight >= 0 and queues.moves[weight]["source"] == source
-            if queues.waiting_size[link] == 0 and not is_weight:
+            line = queues.lines[source, target]
+            if line["size"] == 0 and home != source:
                 continue
-            ends = queues.links[source, target]
-            first, second = ends["channel_a"], ends["channel_b"]
+            link = queues.links[source, target]
+            first, second = link["channel_a"], link["channel_b"]
             if first >= 0 and queues.channel_free[first] > now:
                 continue
             if second >= 0 and queues.channel_free[second] > now:
                 continue
-            if queues.waiting_size[link] > 0:
-                key = queues.waiting[queues.waiting_base[link]]
+            if line["size"] > 0:
+                key = queues.waiting[line["waiting"]]
                 if key < best_key:
-                    best_key, best_link = key, link
-            if is_weight:
+                    best_key, best_source, best_target = key, source, target
+            if home == source:
                 key = (np.int64(queues.moves[weight]["priority"]) << 32) + weight
                 if key < best_key:
-                    best_key, best, best_link = key, weight, -1
-    if best_link >= 0:
-        pop_key(queues.waiting, queues.waiting_base[best_link], queues.waiting_size[best_link])
-        queues.waiting_size[best_link] -= 1
+                    best_key, best_source, best = key, -1, weight
+    if best_source >= 0:
+        line = queues.lines[best_source, best_target]
+        pop_key(queues.waiting, line["waiting"], line["size"])
+        line["size"] -= 1
         best = queues.ready_moves[(best_key & 0xFFFFFFFF) - len(queues.moves)]
     return int(best)
 
 
-@inner
-def _start(now: float, move: int, devices: Records, pending: Records, queues: Queues) -> None:
+@inlined
+def _start(now: float, index: int, devices: Records, pending: Records, queues: Queues) -> None:
     """Start a move and expect it at its target."""
-    record = queues.moves[move]
-    value, source, target = record["value"], record["source"], record["target"]
+    move = queues.moves[index]
+    source, target = move["source"], move["target"]
     device = devices[target]
-    start = now if source >= 0 else max(now, device["copied"])
-    end = start + record["seconds"]
+    start = now
+    if source < 0:
+        start = max(now, device["copied"])
+    end = start + move["seconds"]
     if source < 0:
         device["copied"] = end
     else:
-        ends = queues.links[source, target]
-        if ends["channel_a"] >= 0:
-            queues.channel_free[ends["channel_a"]] = end
-        if ends["channel_b"] >= 0:
-            queues.channel_free[ends["channel_b"]] = end
-    if record["readers"] > 0:
-        queues.room[target] -= record["bytes"]
-        queues.weights_next[target] += 1
-        queues.is_coming[target] = 1
-    record["start"] = start
-    record["end"] = end
-    queues.sent[queues.totals[1]] = move
+        link = queues.links[source, target]
+        if link["channel_a"] >= 0:
+            queues.channel_free[link["channel_a"]] = end
+        if link["channel_b"] >= 0:
+            queues.channel_free[link["channel_b"]] = end
+    if move["readers"] > 0:
+        buffer = queues.buffers[target]
+        buffer["room"] -= move["bytes"]
+        buffer["next"] += 1
+        buffer["is_coming"] = 1
+    move["start"] = start
+    move["end"] = end
+    queues.sent[queues.totals[1]] = index
     queues.totals[1] += 1
-    push_arrival(queues.flights, 0, queues.totals[2], end, move)
+    push_arrival(queues.flights, 0, queues.totals[2], end, index)
     queues.totals[2] += 1
-    push_arrival(pending, device["pending"], device["pending_size"], end, value)
+    push_arrival(pending, device["pending"], device["pending_size"], end, move["value"])
     device["pending_size"] += 1
 
 
@@ -252,16 +260,16 @@ def settle(now: float, devices: Records, pending: Records, queues: Queues) -> No
     """Let all moves end whose time has come, and start all that can."""
     while True:
         while queues.totals[2] > 0 and queues.flights[0]["time"] <= now:
-            move = pop_arrival(queues.flights, 0, queues.totals[2])
+            move = queues.moves[pop_arrival(queues.flights, 0, queues.totals[2])]
             queues.totals[2] -= 1
             queues.totals[3] = 1
-            if queues.moves[move]["readers"] > 0:
-                queues.is_coming[queues.moves[move]["target"]] = 0
+            if move["readers"] > 0:
+                queues.buffers[move["target"]]["is_coming"] = 0
         if queues.totals[3] == 0:
             break
         queues.totals[3] = 0
         while True:
-            move = _next_move(now, queues)
-            if move < 0:
+            index = _next_move(now, queues)
+            if index < 0:
                 break
-            _start(now, move, devices, pending, queues)
+            _start(now, index, devices, pending, queues)

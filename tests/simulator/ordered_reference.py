@@ -101,7 +101,7 @@ class OrderedReference(Reference):
 
     def end(self, now: float, part: int, present: list[set[int]], returned: list[float]) -> None:
         """Queue what a part made, and free the weights that nobody reads any more."""
-        device, ops, _, _ = self.parts[part]
+        device = self.parts[part][0]
         nowhere: list[list[tuple[float, int]]] = [[] for _ in present]
         sent = len(self.transfers)
         self.finish(now, part, present, nowhere, {}, returned)
@@ -115,28 +115,38 @@ class OrderedReference(Reference):
                 self.buffered[device].remove(value)
 
     def settle(self, now: float) -> None:
-        """Start all that can start, the smallest priority first."""
+        """Let weights arrive and start all that can, until nothing is left that takes no time."""
         while True:
-            for device, at in list(self.coming_weight.items()):
-                if at <= now:
-                    del self.coming_weight[device]
-            able: list[tuple[int, int, int, int, int, int]] = []
-            for priority, number, value, source, target in self.waiting:
-                if self.is_free(now, source, target):
-                    able.append((priority, 1, number, value, source, target))
-            for target, row in enumerate(self.weights):
-                if row and self.may_come(row[0], target):
-                    source = self.home(row[0])
-                    if source < 0 or self.is_free(now, source, target):
-                        able.append(
-                            (self.priority[row[0], target], 0, row[0], row[0], source, target)
-                        )
-            if not able:
+            arrived = [device for device, at in self.coming_weight.items() if at <= now]
+            for device in arrived:
+                del self.coming_weight[device]
+            able = self.able(now)
+            if not able and not arrived:
                 return
-            priority, is_made, number, value, source, target = min(able)
-            if is_made:
-                self.waiting.remove((priority, number, value, source, target))
-            self.start(now, value, source, target)
+            while able:
+                priority, is_made, number, value, source, target = min(able)
+                if is_made:
+                    self.waiting.remove((priority, number, value, source, target))
+                self.start(now, value, source, target)
+                able = self.able(now)
+
+    def able(self, now: float) -> list[tuple[int, int, int, int, int, int]]:
+        """Return what may start: its priority, whether an op made it, its ready number; the move.
+
+        Weights are ready before all else, by their value and then by their target.
+        """
+        found = [
+            (priority, 1, number, value, source, target)
+            for priority, number, value, source, target in self.waiting
+            if self.is_free(now, source, target)
+        ]
+        for target, row in enumerate(self.weights):
+            if row and self.may_come(row[0], target):
+                source = self.home(row[0])
+                if source < 0 or self.is_free(now, source, target):
+                    priority = self.priority[row[0], target]
+                    found.append((priority, 0, row[0], row[0], source, target))
+        return found
 
     def is_free(self, now: float, source: int, target: int) -> bool:
         return all(self.free.get(key, 0.0) <= now for key in self.channels(source, target))
