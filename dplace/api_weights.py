@@ -226,6 +226,7 @@ class _Streaming:
 
         from dplace.comm_order import schedule
         from dplace.lowering import Evaluator
+        from dplace.plan.session_memory import peak_with_sessions
         from dplace.policies.streaming import filled
 
         problem = self.streamable.problem
@@ -243,8 +244,10 @@ class _Streaming:
                 keep_none=self.keep_none,
             )
             evaluator = Evaluator(self._lifted(choice).problem)
-            run = schedule(evaluator, placement, "fifo").timeline
-            overflow = np.maximum(run.peak_bytes - memory, 0)
+            found = schedule(evaluator, placement, "fifo")
+            run = found.timeline
+            peak = peak_with_sessions(evaluator.problem, found.lowered, run)
+            overflow = np.maximum(peak - memory, 0)
             if not overflow.any():
                 break
             free = free - overflow

@@ -10,6 +10,7 @@ from dplace.graph_io.optimise import OptimisedModel
 from dplace.graph_io.summary import interface, value_sizes
 from dplace.plan.program import PartValues, part_names, part_ops, part_values, programs
 from dplace.plan.records import Plan, PlannedDevice, PlannedLinks
+from dplace.plan.session_memory import peak_with_sessions
 from dplace.problem import Problem
 from dplace.simulator.streamed import room_bytes
 from dplace.simulator.timeline import Lowered, Timeline
@@ -51,6 +52,7 @@ def make_plan(
     streamed = set(problem.streamed.tolist())
     moved = sorted({value for part in crossing for value in part.inputs} - streamed)
     room = room_bytes(problem, lowered.placement)
+    peak = peak_with_sessions(problem, lowered, timeline)
     seconds = [
         float(problem.seconds[part_ops(lowered, part), lowered.part_device[part]].sum())
         for part in range(lowered.num_parts)
@@ -88,7 +90,7 @@ def make_plan(
                 single_call_overhead_s=device.single_call_overhead_s,
                 num_ops=int(counts[index]),
                 weight_bytes=int(timeline.weight_bytes[index]),
-                peak_bytes=int(timeline.peak_bytes[index]),
+                peak_bytes=int(peak[index]),
                 busy_s=float(timeline.busy_s[index]),
                 program=steps[index],
                 buffer_bytes=int(room[index]),

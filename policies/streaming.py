@@ -27,7 +27,6 @@ Placement = NDArray[np.int32]
 Bytes = NDArray[np.int64]
 
 HOST = -1
-PAGE = 4096
 RUNS = (1.0, 2.0, 4.0, 16.0)
 """Lengths of runs to try, in the most bytes that one op reads."""
 
@@ -228,8 +227,9 @@ def filled(
                 f"{graph.name}: ops on {name} read {size_in_words(most)} of streamed weights at a "
                 f"time, and it has {size_in_words(max(0, int(free[device])))} left for them"
             )
-        whole = int(sizes[sent].sum())
-        room[device] = min(whole, max(most, int(free[device]) // PAGE * PAGE))
+        # Sums of sizes are multiples of what divides them all: more room would never be filled.
+        step = int(np.gcd.reduce(sizes[sent]))
+        room[device] = min(int(sizes[sent].sum()), int(free[device]) // step * step)
     return Choice(placement, streamed, room)
 
 

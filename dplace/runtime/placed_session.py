@@ -319,7 +319,9 @@ def _opener(
     homes: Homes,
 ) -> Callable[[], None]:
     """Return the function with which a worker opens the parts of its device."""
-    fixed_shapes = all(
+    # A memory pattern takes the room of all values of a part at once. Where weights are streamed
+    # memory is scarce: measured, a plan with patterns took 6 MB in 1.2 GB more than was planned.
+    fixed_shapes = not plan.streamed and all(
         value.shape is not None and all(isinstance(size, int) for size in value.shape)
         for value in (*plan.inputs, *plan.overridable)
     )
