@@ -25,7 +25,7 @@ from dplace.api_graph import (
 from dplace.api_learn import finetune, pretrain, shipped_policies
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
-from dplace.api_weights import HOME, place_with_weights
+from dplace.api_weights import place_with_weights
 from dplace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def place(
             "--profile": bool(profiles),
             "--optimize": optimize != "auto",
             "--weights": weights == "stream",
-            "--weight-home": weight_home != HOME,
+            "--weight-home": weight_home != "host",
         }
         for option, is_given in options.items():
             if not is_given:

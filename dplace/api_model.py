@@ -238,6 +238,7 @@ def plan_answer(made: ModelProblem, answer: Answer, folder: Path | None) -> Plac
         lowered,
         answer.timeline,
         policy=answer.policy,
+        comm_order=answer.comm_order,
         bound_s=answer.bound_s,
         best_single_device_s=answer.best_single_device_s,
         dims=made.dims,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dplace.errors import InputError, MemoryLimitError, UsageError
+from dplace.plan.records import HOST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from dplace.policies.streaming import Choice, Streamable
     from dplace.problem import Problem
 
-__all__ = ["HOME", "Weights", "place_with_weights"]
+__all__ = ["Weights", "place_with_weights"]
 
 Weights = Literal["resident", "stream", "auto"]
 """Whether weights lie on the devices that read them, are sent there for each request, or the second
 only where the first does not fit."""
-HOME = "host"
-
 WAYS = ((1, False), (1, True), (4, False), (0, False), (0, True))
 """For how many ops more than the one that runs weights are to come ahead, and whether large weights
 are to stay rather than those needed first."""
@@ -41,7 +40,7 @@ def place_with_weights(
     settle: Callable[[Problem, NDArray[np.int32]], Answer],
     *,
     weights: str = "auto",
-    home: str = HOME,
+    home: str = HOST,
     is_free: bool = True,
 ) -> tuple[ModelProblem, Answer]:
     """Return a model, with the weights that are streamed as values, and its placement.
@@ -85,16 +84,16 @@ def _check(problem: Problem, weights: str, home: str) -> None:
     """Refuse options that cannot be or do not go together."""
     if weights not in ("resident", "stream", "auto"):
         raise UsageError(f"--weights {weights}: expected resident, stream or auto")
-    if weights == "resident" and home != HOME:
+    if weights == "resident" and home != HOST:
         raise UsageError(f"--weight-home {home}: resident weights lie where they are read")
-    if problem.machine != "native" and (weights == "stream" or home != HOME):
+    if problem.machine != "native" and (weights == "stream" or home != HOST):
         option = "--weights stream" if weights == "stream" else f"--weight-home {home}"
         raise UsageError(f"{option}: needs --machine native, got {problem.machine}")
     names = [device.name for device in problem.cluster.devices]
-    if home not in (HOME, *names):
+    if home not in (HOST, *names):
         raise InputError(
             f"--weight-home {home}: there is no such device; {problem.cluster.spec} has "
-            f"{', '.join(names)}, and {HOME} is the host's memory"
+            f"{', '.join(names)}, and {HOST} is the host's memory"
         )
 
 
@@ -103,14 +102,14 @@ def _streamable(made: ModelProblem, home: str) -> Streamable:
     import numpy as np
 
     from dplace.graph_io.lift import lift, liftable
-    from dplace.policies.streaming import HOST, Streamable
+    from dplace.policies.streaming import AT_HOST, Streamable
     from dplace.profiles.streaming import streaming_cluster
 
     problem, level = made.problem, made.optimised.opt_level
     names = [device.name for device in problem.cluster.devices]
-    if home == HOME and HOME in names:
+    if home == HOST and HOST in names:
         raise InputError(
-            f"{problem.cluster.spec}: a device is called {HOME}, which is what the host's memory "
+            f"{problem.cluster.spec}: a device is called {HOST}, which is what the host's memory "
             "is called; give it another name"
         )
     found = liftable(made.placeable, level="none" if made.optimised.mode == "native" else level)
@@ -118,7 +117,7 @@ def _streamable(made: ModelProblem, home: str) -> Streamable:
         problem=dataclasses.replace(problem, cluster=streaming_cluster(problem.cluster)),
         without=lift(made.placeable, np.flatnonzero(found.may_be), leave_out=True).graph,
         may_be=found.may_be,
-        home=HOST if home == HOME else names.index(home),
+        home=AT_HOST if home == HOST else names.index(home),
     )
 
 

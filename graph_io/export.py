@@ -13,15 +13,13 @@ from dplace.graph_io.external import has_external_data
 from dplace.graph_io.split import part_model
 from dplace.graph_io.weights import WeightsFile, file_digest
 from dplace.plan.program import PartValues, part_ops
-from dplace.plan.records import Part, StreamedWeight, ValueType
+from dplace.plan.records import HOST, Part, StreamedWeight, ValueType
 from dplace.problem import Problem
 from dplace.simulator.timeline import Lowered
 
 __all__ = ["part_records", "streamed_records", "value_records", "write_parts", "write_streamed"]
 
 _FOLDER = "parts"
-HOST = "host"
-"""The home that is no device."""
 
 
 def part_records(

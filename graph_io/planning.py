@@ -26,6 +26,7 @@ def make_plan(
     timeline: Timeline,
     *,
     policy: str,
+    comm_order: str,
     bound_s: float,
     best_single_device_s: float,
     dims: dict[str, int],
@@ -35,6 +36,7 @@ def make_plan(
 
     Args:
         policy: Name of the policy that decided.
+        comm_order: Name of the order that gave the priorities of transfers.
         dims: Sizes that dynamic dimensions were bound to.
         runtime: What a ``native`` plan is bound to, see ``dplace.runtime.devices``.
 
@@ -45,7 +47,7 @@ def make_plan(
     device_names = tuple(device.name for device in cluster.devices)
     names = part_names(lowered, device_names)
     crossing = part_values(graph, lowered)
-    steps = programs(graph, lowered, crossing, names, device_names)
+    steps = programs(problem, lowered, crossing, names, device_names)
     original = optimised.original
     inputs, outputs, overridable = interface(original, placeable.observed.types, value_sizes(graph))
     fed = {value.name for value in original.ir.graph.inputs if not value.is_initializer()}
@@ -109,6 +111,7 @@ def make_plan(
         links=_links(cluster),
         dims=dims,
         index_limits=index_limits(original.ir),
+        comm_order=comm_order,
         streamed=streamed_records(placeable, problem),
     )
     return plan, crossing

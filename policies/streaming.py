@@ -21,12 +21,12 @@ from dplace.placement import repair, size_in_words
 from dplace.problem import Problem
 from dplace.simulator.timeline import Timeline
 
-__all__ = ["HOST", "Choice", "Streamable", "dealt_out", "filled", "relaxed"]
+__all__ = ["AT_HOST", "Choice", "Streamable", "dealt_out", "filled", "relaxed"]
 
 Placement = NDArray[np.int32]
 Bytes = NDArray[np.int64]
 
-HOST = -1
+AT_HOST = -1
 RUNS = (1.0, 2.0, 4.0, 16.0)
 """Lengths of runs to try, in the most bytes that one op reads."""
 
@@ -58,7 +58,7 @@ class Streamable:
     def bytes_per_s(self) -> NDArray[np.float64]:
         """Return how fast weights come to each device, ``inf`` to their home."""
         cluster = self.problem.cluster
-        return cluster.host_bytes_per_s if self.home == HOST else cluster.bytes_per_s[self.home]
+        return cluster.host_bytes_per_s if self.home == AT_HOST else cluster.bytes_per_s[self.home]
 
 
 class Choice(NamedTuple):
@@ -86,7 +86,7 @@ def relaxed(streamable: Streamable) -> Problem:
     op_bytes = streamable.op_bytes()
     held = op_bytes + _activations(streamable.without)
     fits = held[:, None] <= memory  # (num_ops, num_devices)
-    if home != HOST:
+    if home != AT_HOST:
         fits[:, home] = True
     allowed = np.isfinite(problem.seconds)
     for op in np.flatnonzero(~(allowed & fits).any(axis=1)):
@@ -102,7 +102,7 @@ def relaxed(streamable: Streamable) -> Problem:
     seconds = np.maximum(problem.seconds, share[:, None] / streamable.bytes_per_s())
     room = np.where(allowed & fits, op_bytes[:, None], 0).max(axis=0, initial=0)
     left = memory - np.minimum(room, memory * 3 // 4)
-    if home != HOST:
+    if home != AT_HOST:
         left[home] = memory[home] - int(streamable.sizes.sum())
         if left[home] <= 0:
             raise MemoryLimitError(
@@ -190,7 +190,7 @@ def filled(
     graph, home = streamable.problem.graph, streamable.home
     held = _Held(streamable, placement, timeline)
     sizes, free = streamable.sizes, free_bytes.copy()
-    if home != HOST:
+    if home != AT_HOST:
         free[home] -= sizes.sum()
     order = sorted(
         held.spans,
@@ -213,7 +213,7 @@ def filled(
             continue
         streamed[weight] = False
         free[away] -= size
-        if home != HOST and home not in held.spans[weight]:
+        if home != AT_HOST and home not in held.spans[weight]:
             free[home] += size
     room = np.zeros(len(free), dtype=np.int64)
     for device in range(len(free)):

@@ -116,6 +116,7 @@ def chains_plan(chains: Chains, layout: Layout, joins: Joins, folder: Path) -> P
         lowered,
         _no_timeline(lowered, cluster.num_devices),
         policy="given",
+        comm_order="fifo",
         bound_s=0.0,
         best_single_device_s=0.0,
         dims={},

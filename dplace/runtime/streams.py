@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dplace.errors import DplaceError, PlanError
-from dplace.plan.records import Plan, StreamedWeight
+from dplace.plan.records import HOST, Plan, StreamedWeight
 from dplace.runtime.buffers import Buffers, Piece
 from dplace.runtime.copies import copy_from
 from dplace.runtime.devices import RunDevice
@@ -34,7 +34,6 @@ __all__ = ["Delivery", "Homes", "LogEntry", "Streamer", "is_handed_over", "strea
 LogEntry: TypeAlias = "tuple[int, StreamedWeight, float, float]"
 """Number of the request, the weight, its start and its end by ``time.perf_counter``, in seconds."""
 
-HOST = "host"
 CHUNK_BYTES = 2**26
 """Read at once, so that a request that ends does not wait for a large weight."""
 

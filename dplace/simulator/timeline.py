@@ -60,6 +60,11 @@ class Lowered:
         """Return the number of transfers."""
         return len(self.transfer_value)
 
+    @property
+    def num_copies(self) -> int:
+        """Return the number of copies from the host."""
+        return len(self.copy_value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timeline:

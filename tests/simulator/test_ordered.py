@@ -17,6 +17,8 @@ from dplace.lowering import Evaluator, Rule
 from dplace.problem import Problem
 from dplace.schedule.orders import ORDERS
 from dplace.simulator.ordered_engine import OrderedEngine, Way
+from dplace.simulator.part_graph import part_graph
+from dplace.simulator.replay import simulate_parts
 from dplace.simulator.tables import tabulate
 from tests.random_problems import make_cluster, make_graph, make_problem, stream
 from tests.simulator.ordered_reference import OrderedReference
@@ -50,7 +52,7 @@ def draw_ordered(
         contention=contention,
         unlike=bool(rng.integers(2)),
         overhead=overhead,
-        single=[None, 3][rng.integers(2)],
+        single=3 if overhead and rng.integers(2) else None,
         window=[None, 3, 8][rng.integers(3)],
         run=int(rng.choice([1, 1, 4, 10])),
     )
@@ -124,6 +126,29 @@ def test_every_op_transfer_and_copy_is_where_the_reference_has_it(
         strict=True,
     )
     assert sorted(copied) == sorted(expected.copies)
+
+
+@settings(max_examples=200, deadline=None)
+@given(world=WORLDS, rule=RULES_TO_TRY, one_by_one=st.booleans())
+def test_parts_and_priorities_alone_give_the_same_times(
+    world: World, rule: Rule, one_by_one: bool
+) -> None:
+    problem, placement, priorities = world
+    evaluator = Evaluator(problem)
+    engine = OrderedEngine(problem, evaluator.tables, one_by_one=one_by_one)
+    _, moves = engine.prepare(placement)
+    way = Way(rule, evaluator.order(rule, placement), priorities)
+    if engine.score(moves, way).makespan_s == np.inf:
+        return
+    lowered, timeline = engine.records(moves, way)
+    times = simulate_parts(part_graph(problem, lowered), problem.cluster)
+    assert times.makespan_s == timeline.makespan_s
+    assert times.bottleneck_s == timeline.bottleneck_s
+    for name in ("part_start_s", "part_end_s", "transfer_start_s", "transfer_end_s", "busy_s"):
+        assert getattr(times, name).tolist() == getattr(timeline, name).tolist(), name
+    is_weight = np.isin(lowered.copy_value, problem.streamed)
+    assert times.copy_start_s.tolist() == timeline.copy_start_s[is_weight].tolist()
+    assert times.copy_end_s.tolist() == timeline.copy_end_s[is_weight].tolist()
 
 
 def two_weights(*, buffer_bytes: int | None = None, homes: tuple[int, int] = (1, 1)) -> Problem:
