@@ -6,8 +6,8 @@ Part of the roof.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.plan.records import HOST
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dplace.api_model import ModelProblem
+    from dplace.comm_order import Scheduled
     from dplace.lowering import Evaluator
     from dplace.policies.policy import Answer
     from dplace.policies.streaming import Choice, Streamable
@@ -32,6 +33,8 @@ WAYS = ((1, False), (1, True), (4, False), (0, False), (0, True))
 are to stay rather than those needed first."""
 TRIES = 4
 """How often less is kept where more is in memory than was thought."""
+STEP = 64
+"""By one part in so many of the memory, where it is not known by how much."""
 
 
 def place_with_weights(
@@ -125,16 +128,26 @@ def _with_warning(made: ModelProblem, warning: str) -> ModelProblem:
     return dataclasses.replace(made, warnings=(*made.warnings, warning))
 
 
-class _Candidate(NamedTuple):
-    """A way to stream, and how good it is: smaller is better."""
+class _Way(NamedTuple):
+    """A placement, and how its devices' memory is shared out; see ``policies/streaming.py``."""
+
+    placement: NDArray[np.int32]
+    ahead: int
+    largest_first: bool
+
+
+class _Fit(NamedTuple):
+    """A way to stream and how it runs."""
 
     score: tuple[int, float]
-    """Bytes above the devices' memory, and what the objective makes small, in seconds."""
-    choice: Choice
+    """Bytes above the devices' memory, and what the objective makes small: smaller is better."""
+    way: _Way
+    made: ModelProblem
+    run: Answer | Scheduled
 
 
-def _score(candidate: _Candidate) -> tuple[int, float]:
-    return candidate.score
+def _score(fit: _Fit) -> tuple[int, float]:
+    return fit.score
 
 
 @dataclasses.dataclass(slots=True)
@@ -149,55 +162,46 @@ class _Streaming:
     keep_none: bool
 
     def best(self) -> tuple[ModelProblem, Answer]:
-        """Return the best way to stream and its answer."""
+        """Return the model with what is streamed in the best way found, and the answer."""
+        from dplace.comm_order import schedule
         from dplace.lowering import Evaluator
         from dplace.policies.streaming import relaxed
 
         problem = relaxed(self.streamable)
         first = self.decide(problem)
         evaluator = Evaluator(problem)
-        found: list[_Candidate] = []
+        found: list[_Fit] = []
         reasons: list[MemoryLimitError] = []
-        for placement in self._placements(problem, first.placement):
-            self._try(evaluator, placement, WAYS[:1], found, reasons)
-        best = min(found, key=_score, default=None)
-        self._try(
-            evaluator, best.choice.placement if best else first.placement, WAYS[1:], found, reasons
-        )
-        best = min(found, key=_score, default=None)
-        if best is None or best.score[0]:
-            raise (
-                reasons[0]
-                if reasons
-                else MemoryLimitError(
-                    f"{problem.graph.name}: no way found to stream weights through the memory left"
+
+        def look(way: _Way) -> None:
+            try:
+                found.append(
+                    self._fit(evaluator, way, lambda its, at: schedule(Evaluator(its), at, "fifo"))
                 )
+            except MemoryLimitError as error:
+                reasons.append(error)
+
+        for placement in self._placements(problem, first.placement):
+            look(_Way(placement, *WAYS[0]))
+        likely = min(found, key=_score).way.placement if found else first.placement
+        for ahead, largest_first in WAYS[1:]:
+            look(_Way(likely, ahead, largest_first))
+        if not found:
+            raise reasons[0]
+        best = self._fit(evaluator, min(found, key=_score).way, self.settle)
+        if best.score[0]:
+            raise MemoryLimitError(
+                f"{problem.graph.name}: no way found to stream weights through the memory left; "
+                f"{best.score[0]} bytes missing"
             )
-        made = self._lifted(best.choice)
-        answer = self.settle(made.problem, best.choice.placement)
-        scores = {**first.scores, first.policy: answer.objective_s}
-        return self._told(made), dataclasses.replace(
+        answer = cast("Answer", best.run)
+        return self._told(best.made), dataclasses.replace(
             answer,
             policy=first.policy,
             evaluations=first.evaluations,
-            scores=scores,
+            scores={**first.scores, first.policy: answer.objective_s},
             is_interrupted=first.is_interrupted,
         )
-
-    def _try(
-        self,
-        relaxed: Evaluator,
-        placement: NDArray[np.int32],
-        ways: Sequence[tuple[int, bool]],
-        found: list[_Candidate],
-        reasons: list[MemoryLimitError],
-    ) -> None:
-        """Add what comes of some ways to stream to ``found``, or why nothing to ``reasons``."""
-        for ahead, largest_first in ways:
-            try:
-                found.append(self._candidate(relaxed, placement, ahead, largest_first))
-            except MemoryLimitError as error:
-                reasons.append(error)
 
     def _placements(
         self, problem: Problem, first: NDArray[np.int32]
@@ -213,46 +217,56 @@ class _Streaming:
                 seen.add(placement.tobytes())
                 yield placement
 
-    def _candidate(
-        self, relaxed: Evaluator, placement: NDArray[np.int32], ahead: int, largest_first: bool
-    ) -> _Candidate:
-        """Return one way to stream to the devices of a placement.
+    def _fit(
+        self,
+        relaxed: Evaluator,
+        way: _Way,
+        judge: Callable[[Problem, NDArray[np.int32]], Answer | Scheduled],
+    ) -> _Fit:
+        """Return how a way runs, with so few weights kept that all fits, if that can be.
 
         Raises:
             MemoryLimitError: There is too little room for what ops read at a time.
         """
         import numpy as np
 
-        from dplace.comm_order import schedule
-        from dplace.lowering import Evaluator
         from dplace.plan.session_memory import peak_with_sessions
         from dplace.policies.streaming import filled
 
         problem = self.streamable.problem
         memory = np.array([device.memory_bytes for device in problem.cluster.devices])
-        _, timeline = relaxed.run(placement, relaxed.best_rule(placement)[1])
+        _, timeline = relaxed.run(way.placement, relaxed.best_rule(way.placement)[1])
         free = memory - timeline.peak_bytes
-        for _ in range(TRIES):
-            choice = filled(
-                self.streamable,
-                placement,
-                timeline,
-                free,
-                ahead=ahead,
-                largest_first=largest_first,
-                keep_none=self.keep_none,
+        is_stream = problem.objective == "throughput"
+        fit: _Fit | None = None
+        for attempt in range(TRIES):
+            made = self._lifted(
+                filled(
+                    self.streamable,
+                    way.placement,
+                    timeline,
+                    free,
+                    ahead=way.ahead,
+                    largest_first=way.largest_first,
+                    keep_none=self.keep_none,
+                )
             )
-            evaluator = Evaluator(self._lifted(choice).problem)
-            found = schedule(evaluator, placement, "fifo")
-            run = found.timeline
-            peak = peak_with_sessions(evaluator.problem, found.lowered, run)
+            try:
+                run = judge(made.problem, way.placement)
+            except MemoryLimitError:
+                if attempt == TRIES - 1 and fit is None:
+                    raise
+                free = free - memory // STEP
+                continue
+            peak = peak_with_sessions(made.problem, run.lowered, run.timeline)
             overflow = np.maximum(peak - memory, 0)
+            seconds = run.timeline.bottleneck_s if is_stream else run.timeline.makespan_s
+            fit = _Fit((int(overflow.sum()), seconds), way, made, run)
             if not overflow.any():
                 break
             free = free - overflow
-        is_stream = problem.objective == "throughput"
-        seconds = run.bottleneck_s if is_stream else run.makespan_s
-        return _Candidate((int(overflow.sum()), seconds), choice)
+        assert fit is not None
+        return fit
 
     def _lifted(self, choice: Choice) -> ModelProblem:
         """Return the model with the weights of a choice as values."""
