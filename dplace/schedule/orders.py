@@ -1,9 +1,9 @@
 """In which order transfers go: ``fifo``, ``random``, ``tic``, ``tac``, ``critical-path``.
 
 TIC and TAC are those of Hashemi, Jyothi, Campbell, *TicTac: Accelerating Distributed Deep Learning
-with Communication Scheduling*, MLSys 2019, written from the definitions of its section 4; how they
-are computed, and what of them is ours, stands in ``dplace/simulator/outstanding.py``.
-docs/transfer-orders.md says when each is good.
+with Communication Scheduling*, MLSys 2019, written from its definitions; how they are computed
+stands in ``dplace/simulator/outstanding.py``, what the definitions leave open and when each order
+is good in docs/transfer-orders.md.
 """
 
 from typing import TYPE_CHECKING

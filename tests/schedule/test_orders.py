@@ -38,7 +38,7 @@ def names_in_order(problem: Problem, placement: Int, name: str) -> list[str]:
     ]
 
 
-# Op 0 needs both transfers, op 1 the second alone (TicTac's figure 1): with b first, op 1 runs
+# Op 0 needs both transfers, op 1 the second alone (TicTac's example): with b first, op 1 runs
 # while a is on its way.
 BOTH_AND_ONE = Worker(["a b", "b"], [1, 1])
 
