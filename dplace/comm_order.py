@@ -1,8 +1,8 @@
 """The choice of the order of communication, last of all: once it is decided what runs where.
 
-Every order of ``dplace/schedule`` gives transfers priorities, and ops an order that follows what
-arrives first. Each is run under several rules of forming parts, and the best is kept. What policies
-had judged is among them: there transfers go first come, first served.
+Every order of ``dplace/schedule`` gives transfers priorities. Ops follow what arrives first, or go
+by their rank among what has arrived; both are run, under several rules of forming parts, and the
+best is kept. What policies had judged is among them: there transfers go first come, first served.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from dplace.lowering import Evaluator
     from dplace.simulator.ordered_engine import Way
 
-__all__ = ["BEST", "COMM_ORDERS", "Scheduled", "check_comm_order", "schedule"]
+__all__ = ["BEST", "COMM_ORDERS", "SEARCHED", "Scheduled", "check_comm_order", "schedule"]
 
 Int = NDArray[np.int32]
 
 BEST = "best"
-COMM_ORDERS = (BEST, *ORDERS)
-"""What ``--comm-order`` takes: the best of the named orders, or one of them."""
+SEARCHED = "searched"
+COMM_ORDERS = (BEST, *ORDERS, SEARCHED)
+"""What ``--comm-order`` takes: the best of the named orders, one of them, or the best improved."""
 
 OPS_OF_ORDERS = 2_000_000
 """Ops that all orders and rules together may simulate: about a second."""
 LEAST_RULES = 3
+OPS_OF_SEARCH = 2_000_000
+"""Ops that a search for an order simulates, unless it is told how often."""
+MOST_PASSES = 2_000
 MOST_TRANSFERS = 5_000
 """TAC takes two seconds for so many and grows with the square; for more it has to be asked for."""
 
@@ -44,7 +48,7 @@ class Scheduled:
     lowered: Lowered
     timeline: Timeline
     comm_order: str
-    """The name of the order that was taken."""
+    """The name of the order that was taken; ``searched`` only where that was better."""
     scores: dict[str, float]
     """What the objective makes small, in seconds, under each order that was tried."""
 
@@ -57,6 +61,8 @@ class _Candidate(NamedTuple):
     rule: Rule
     way: "Way | None"
     """None for the way in which policies have it judged."""
+    follows: bool = False
+    """Whether ops follow what arrives first."""
 
 
 def check_comm_order(problem: Problem, comm_order: str) -> None:
@@ -83,7 +89,12 @@ def check_comm_order(problem: Problem, comm_order: str) -> None:
 
 
 def schedule(
-    evaluator: "Evaluator", placement: Int, comm_order: str = BEST, *, seed: int = 0
+    evaluator: "Evaluator",
+    placement: Int,
+    comm_order: str = BEST,
+    *,
+    seed: int = 0,
+    evaluations: int | None = None,
 ) -> Scheduled:
     """Return a placement as it will run, with the order of its communication.
 
@@ -91,7 +102,9 @@ def schedule(
         evaluator: The problem and its simulator.
         placement: Shape ``(num_ops,)``: the device of each op.
         comm_order: One of ``COMM_ORDERS``.
-        seed: Of ``random``.
+        seed: Of ``random`` and ``searched``.
+        evaluations: Passes of the simulator that ``searched`` takes; by default what takes a
+            second or two.
 
     Raises:
         UsageError: The order cannot be asked for.
@@ -101,8 +114,12 @@ def schedule(
     check_comm_order(problem, comm_order)
     placement = np.require(placement, np.int32, ["C", "W"])
     choice = _Choice(evaluator, placement, seed)
-    names = (comm_order,) if comm_order != BEST else choice.worth_trying()
+    names = (comm_order,) if comm_order in ORDERS else choice.worth_trying()
     found = [candidate for name in names for candidate in choice.candidates(name, len(names))]
+    if not found:
+        choice.refuse()
+    if comm_order == SEARCHED:
+        found.append(choice.searched(min(found, key=lambda it: it.score), evaluations))
     scores: dict[str, float] = {}
     for candidate in found:
         least = scores.get(candidate.name, np.inf)
@@ -126,6 +143,7 @@ class _Choice:
         if self._is_native:
             self._engine = evaluator.ordered
             self._transfers, self._moves = self._engine.prepare(placement)
+        self._orders: dict[str, Int] = {}
         self._is_idle = not self._is_native or bool(self._moves.is_input.all())
         """Whether there is nothing to be put in order."""
 
@@ -139,48 +157,101 @@ class _Choice:
         return ORDERS
 
     def candidates(self, name: str, num_orders: int) -> Iterator[_Candidate]:
-        """Yield the ways to run under one of so many orders; at least one."""
+        """Yield the ways to run under one of so many orders; none if weights find no room."""
         evaluator = self._evaluator
         if self._is_judged and (name == "fifo" or self._is_idle):
             score, rule = evaluator.best_rule(self._placement)
             yield _Candidate(score, name, rule, None)
             return
-        for way in self._ways(name, num_orders):
-            yield _Candidate(self._engine.score(self._moves, way), name, way.rule, way)
+        given = transfer_priorities(
+            name,
+            self._problem,
+            evaluator.tables,
+            self._placement,
+            self._transfers,
+            rng=self._rng,
+        )
+        passes = OPS_OF_ORDERS // max(1, 2 * self._problem.num_ops * num_orders)
+        rules = [rule for rule in evaluator.rules if rule.priority != "ready"]
+        known: dict[tuple[str, bool], Way | None] = {}
+        for rule in rules[: max(LEAST_RULES, passes)]:
+            for follows in (False, True):
+                key = (rule.priority, follows)
+                if key not in known:
+                    known[key] = self.way(rule, given, follows=follows)
+                way = known[key]
+                if way is not None:
+                    way = way._replace(rule=rule)
+                    yield _Candidate(self._engine.score(self._moves, way), name, rule, way, follows)
 
-    def _ways(self, name: str, num_orders: int) -> Iterator["Way"]:
-        """Yield a way for each rule under which streamed weights find room; at least one."""
+    def refuse(self) -> None:
+        """Raise the error on streamed weights that find no room under any order."""
+        from dplace.simulator.room import check_room
+
+        check_room(self._problem, self._placement, self._base(self._evaluator.rules[0]))
+        raise RuntimeError("no order of communication was found; this is a bug in dplace")
+
+    def searched(self, best: _Candidate, passes: int | None) -> _Candidate:
+        """Return the best of all so far, improved."""
+        from dplace.order_search import improve_order
+
+        as_it_is = best._replace(name=SEARCHED)
+        if self._is_idle or self._problem.objective == "throughput":
+            return as_it_is
+        if passes is None:
+            passes = OPS_OF_SEARCH // max(1, self._problem.num_ops)
+            passes = max(20, min(MOST_PASSES, passes))
+        rules = (best.rule, *self._evaluator.rules)
+        rule = next(it for it in rules if it.priority != "ready")
+        found = improve_order(
+            self._engine,
+            self._moves,
+            lambda priorities: self.way(rule, priorities, follows=best.follows),
+            self._as_started(best),
+            rng=self._rng,
+            passes=passes,
+        )
+        if found is None or not found.score < best.score:
+            return as_it_is
+        return _Candidate(found.score, SEARCHED, rule, found.way)
+
+    def _as_started(self, best: _Candidate) -> Int:
+        """Return the order in which moves start in a candidate, as priorities."""
+        lowered, _ = self.records(best)
+        place = {
+            (value, target): at
+            for at, (value, target) in enumerate(
+                zip(
+                    np.append(lowered.transfer_value, lowered.copy_value).tolist(),
+                    np.append(lowered.transfer_target, lowered.copy_target).tolist(),
+                    strict=True,
+                )
+            )
+        }
+        moves = self._moves.queues.moves
+        pairs = zip(moves["value"].tolist(), moves["target"].tolist(), strict=True)
+        return np.array([place[pair] for pair in pairs], dtype=np.int32)
+
+    def way(self, rule: Rule, priorities: Int, *, follows: bool) -> "Way | None":
+        """Return how to run with some priorities; None where streamed weights find no room."""
         from dplace.simulator.ordered_engine import Way
-        from dplace.simulator.room import check_room, in_order_of_use, least_room_bytes
-        from dplace.simulator.streamed import room_bytes
+        from dplace.simulator.room import has_room, in_order_of_use
 
         problem, placement, moves = self._problem, self._placement, self._moves
-        given = transfer_priorities(
-            name, problem, self._evaluator.tables, placement, self._transfers, rng=self._rng
-        )
         # What the caller feeds is copied before all else.
-        given[moves.is_input] = given.min(initial=0)
-        room = room_bytes(problem, placement)
-        known: dict[bytes, tuple[Int, Int] | None] = {}
-        rules = [rule for rule in self._evaluator.rules if rule.priority != "ready"]
-        passes = OPS_OF_ORDERS // max(1, problem.num_ops * num_orders)
-        is_found = False
-        for rule in rules[: max(LEAST_RULES, passes)]:
-            base = self._evaluator.order(rule, placement)
-            if base.tobytes() not in known:
-                followed = op_order(problem, placement, self._transfers, given, base)
-                known[base.tobytes()] = None
-                for order in (followed, base):
-                    if (least_room_bytes(problem, placement, order) <= room).all():
-                        sent = in_order_of_use(problem, placement, order, moves, given)
-                        known[base.tobytes()] = order, sent
-                        break
-            found = known[base.tobytes()]
-            if found is not None:
-                is_found = True
-                yield Way(rule, *found)
-        if not is_found:
-            check_room(problem, placement, base)
+        given = np.where(moves.is_input, priorities.min(initial=0), priorities)
+        order = self._base(rule)
+        if follows:
+            order = op_order(problem, placement, self._transfers, given, order)
+        if not has_room(problem, placement, order, moves):
+            return None
+        return Way(rule, order, in_order_of_use(problem, placement, order, moves, given))
+
+    def _base(self, rule: Rule) -> Int:
+        """Return the order of ops of a rule, found once."""
+        if rule.priority not in self._orders:
+            self._orders[rule.priority] = self._evaluator.order(rule, self._placement)
+        return self._orders[rule.priority]
 
     def records(self, best: _Candidate) -> tuple[Lowered, Timeline]:
         """Return what a placement runs as in one way, and its timeline."""

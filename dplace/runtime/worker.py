@@ -129,7 +129,7 @@ class Worker:
             results = task.work(feeds, request.options)
         # onnxruntime's errors share no base below Exception.
         except Exception as error:
-            request.fail(self._failure(task, error))
+            request.fail(self._failure(task, error), task)
             return
         ended_s = time.perf_counter()
         self.busy_s += ended_s - started_s

@@ -53,8 +53,9 @@ class OrderedEngine:
             one_by_one: Whether each op is a part of its own; by default where that costs nothing.
         """
         self._problem = problem
-        self._tables = ordered_tables(problem, tables)
-        self._run = make_run(self._tables)
+        self.tables = ordered_tables(problem, tables)
+        self.run = make_run(self.tables)
+        """Of the last pass."""
         self._memory = Memory(problem, tables)
         self._one_by_one = takes_ops_one_by_one(problem) if one_by_one is None else one_by_one
         self.capacity = capacity(problem)
@@ -63,12 +64,12 @@ class OrderedEngine:
     def prepare(self, placement: Int) -> tuple[Transfers, Moves]:
         """Return what crosses under a placement: transfers by their ids, and room for passes."""
         transfers = transfers_of(self._problem, placement)
-        return transfers, make_moves(self._problem, self._tables, placement, transfers)
+        return transfers, make_moves(self._problem, self.tables, placement, transfers)
 
     def score(self, moves: Moves, way: Way) -> Score:
         """Return the score of a placement; the makespan is ``inf`` where it gets stuck."""
         self._simulate(moves, way)
-        run, placement = self._run, moves.placement
+        run, placement = self.run, moves.placement
         makespan_s = float(run.makespan[0])
         overflow = 0
         if not np.isfinite(makespan_s):
@@ -84,7 +85,7 @@ class OrderedEngine:
     def records(self, moves: Moves, way: Way) -> tuple[Lowered, Timeline]:
         """Return the parts, transfers and copies of a placement, and the timeline."""
         self._simulate(moves, way)
-        run, placement, records = self._run, moves.placement, moves.queues.moves
+        run, placement, records = self.run, moves.placement, moves.queues.moves
         transfers, priorities = self._between_devices(moves)
         sent = self._sent(moves)
         copied = np.concatenate(
@@ -106,17 +107,17 @@ class OrderedEngine:
     def _simulate(self, moves: Moves, way: Way) -> None:
         set_priorities(moves, way.priorities)
         simulate_ordered(
-            self._tables,
+            self.tables,
             moves.placement,
             way.order,
             *way.rule[1:],
             self._one_by_one,
-            self._run,
+            self.run,
             moves.queues,
             moves.streams,
         )
         # What ops have made, for the memory: weights are counted by the room for them.
-        run, sent = self._run, self._sent(moves)
+        run, sent = self.run, self._sent(moves)
         made = sent[~moves.is_weight[sent]]
         run.totals[1] = len(made)
         run.transfers[: len(made)] = _as_transfers(moves.queues.moves[made])
@@ -134,9 +135,9 @@ class OrderedEngine:
 
     def _bottleneck_s(self, transfers: Records) -> float:
         """Return the largest load of a device or a channel."""
-        parts = self._run.parts[: self._run.totals[0]]
+        parts = self.run.parts[: self.run.totals[0]]
         busy_s = np.bincount(parts["device"], weights=parts["end"] - parts["start"])
-        return largest_station(busy_s.astype(np.float64), transfers, self._tables.links)
+        return largest_station(busy_s.astype(np.float64), transfers, self.tables.links)
 
 
 def _as_transfers(moves: Records) -> Records:

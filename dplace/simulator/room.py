@@ -16,7 +16,7 @@ from dplace.problem import Problem
 from dplace.simulator.moves import Moves
 from dplace.simulator.streamed import room_bytes, streamed_reads
 
-__all__ = ["check_room", "in_order_of_use", "least_room_bytes"]
+__all__ = ["check_room", "has_room", "in_order_of_use", "least_room_bytes"]
 
 Int = NDArray[np.int32]
 Bytes = NDArray[np.int64]
@@ -34,6 +34,16 @@ def least_room_bytes(problem: Problem, placement: Int, order: Int) -> Bytes:
         order: Shape ``(num_ops,)``: ops in a topological order.
     """
     return _most_held(problem, placement, order)[0]
+
+
+def has_room(problem: Problem, placement: Int, order: Int, moves: Moves) -> bool:
+    """Return whether streamed weights find room, sent as ``order`` needs them."""
+    room = room_bytes(problem, placement)
+    records = moves.queues.moves[moves.is_weight]
+    sent = np.bincount(records["target"], weights=records["bytes"], minlength=len(room))
+    if (sent <= room).all():
+        return True
+    return bool((least_room_bytes(problem, placement, order) <= room).all())
 
 
 def check_room(problem: Problem, placement: Int, order: Int) -> None:
