@@ -12,6 +12,7 @@ from dplace.errors import InputError, UsageError
 
 __all__ = [
     "Cluster",
+    "CommOrder",
     "Dim",
     "Evaluations",
     "Format",
@@ -106,6 +107,15 @@ Evaluations = Annotated[
         min=1,
         show_default=False,
         help="How many placements the policy may simulate; without it, the policy's own number.",
+    ),
+]
+CommOrder = Annotated[
+    Literal["best", "fifo", "random", "tic", "tac", "critical-path", "searched"],
+    typer.Option(
+        "--comm-order",
+        help="In which order transfers go that wait for a link: first come first served, at "
+        "random, by TIC or TAC, by the path that waits for them; best takes what the simulator "
+        "finds best of these, searched improves that.",
     ),
 ]
 Seed = Annotated[

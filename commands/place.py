@@ -6,6 +6,7 @@ import typer
 
 from dplace.commands.options import (
     Cluster,
+    CommOrder,
     Dim,
     Evaluations,
     Format,
@@ -48,6 +49,7 @@ def place(
     objective: Objective = "latency",
     evaluations: Evaluations = None,
     seed: Seed = 0,
+    comm_order: CommOrder = "best",
     dim: Dim = None,
     pin: Pin = None,
     optimize: Optimize = "auto",
@@ -85,6 +87,7 @@ def place(
             objective=objective,
             evaluations=evaluations,
             seed=seed,
+            comm_order=comm_order,
             dims=dims,
             pins=pins,
             optimize=optimize,

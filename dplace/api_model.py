@@ -252,6 +252,7 @@ def plan_answer(made: ModelProblem, answer: Answer, folder: Path | None) -> Plac
         transfers=lowered.num_transfers,
         transfer_bytes=int(problem.graph.value_bytes[lowered.transfer_value].sum()),
         scores=answer.scores,
+        order_scores=answer.order_scores,
         evaluations=answer.evaluations,
         measured_share=made.measured_share,
         warnings=(*made.warnings, *interruption(answer)),

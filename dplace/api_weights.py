@@ -95,8 +95,8 @@ def _check(problem: Problem, weights: str, home: str) -> None:
     names = [device.name for device in problem.cluster.devices]
     if home not in (HOST, *names):
         raise InputError(
-            f"--weight-home {home}: there is no such device; {problem.cluster.spec} has "
-            f"{', '.join(names)}, and {HOST} is the host's memory"
+            f"--weight-home {home}: no such device; {problem.cluster.spec} has "
+            f"{', '.join(names)}, and {HOST} for its memory"
         )
 
 
@@ -240,17 +240,17 @@ class _Streaming:
         is_stream = problem.objective == "throughput"
         fit: _Fit | None = None
         for attempt in range(TRIES):
-            made = self._lifted(
-                filled(
-                    self.streamable,
-                    way.placement,
-                    timeline,
-                    free,
-                    ahead=way.ahead,
-                    largest_first=way.largest_first,
-                    keep_none=self.keep_none,
-                )
+            choice = filled(
+                self.streamable,
+                way.placement,
+                timeline,
+                free,
+                ahead=way.ahead,
+                largest_first=way.largest_first,
+                keep_none=self.keep_none,
             )
+            made = self._lifted(choice)
+            free = np.minimum(free, choice.taken_bytes)
             try:
                 run = judge(made.problem, way.placement)
             except MemoryLimitError:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
 from dplace.errors import ModelError
@@ -114,15 +115,16 @@ def streamed_records(source: PlaceableModel, problem: Problem) -> tuple[Streamed
     """
     records: list[StreamedWeight] = []
     for value in problem.streamed.tolist():
-        name = problem.graph.value_names[value]
+        name, tensor = problem.graph.value_names[value], source.values[value].const_value
+        assert tensor is not None  # of an initializer
         home = HOST
         if problem.value_home is not None and problem.value_home[value] >= 0:
             home = problem.cluster.devices[problem.value_home[value]].name
         records.append(
             StreamedWeight(
                 name=name,
-                type=source.observed.types[name],
-                shape=source.observed.shapes[name],
+                type=_type_text(tensor.dtype),
+                shape=tuple(int(dim) for dim in tensor.shape.numpy()),
                 size_bytes=int(problem.graph.value_bytes[value]),
                 home=home,
                 file=f"{_FOLDER}/{home.replace(':', '-')}.streamed",
@@ -131,6 +133,12 @@ def streamed_records(source: PlaceableModel, problem: Problem) -> tuple[Streamed
             )
         )
     return tuple(records)
+
+
+def _type_text(dtype: ir.DataType) -> str:
+    """Return a tensor's type as onnxruntime writes it."""
+    names = {ir.DataType.FLOAT: "float", ir.DataType.DOUBLE: "double"}
+    return f"tensor({names.get(dtype, dtype.name.lower())})"
 
 
 def write_streamed(

@@ -69,6 +69,8 @@ class Choice(NamedTuple):
     """Shape ``(num_weights,)``: which weights are streamed; the others stay where they are read."""
     buffer_bytes: Bytes
     """Shape ``(num_devices,)``: room for them."""
+    taken_bytes: Bytes
+    """Shape ``(num_devices,)``: that room, and what stays of the weights that may be streamed."""
 
 
 def relaxed(streamable: Streamable) -> Problem:
@@ -230,7 +232,7 @@ def filled(
         # Sums of sizes are multiples of what divides them all: more room would never be filled.
         step = int(np.gcd.reduce(sizes[sent]))
         room[device] = min(int(sizes[sent].sum()), int(free[device]) // step * step)
-    return Choice(placement, streamed, room)
+    return Choice(placement, streamed, room, free_bytes - free + room)
 
 
 class _Held:

@@ -1,7 +1,7 @@
 """What ``place`` and ``simulate`` answer, and its JSON form."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dplace.plan.records import Plan, PlannedDevice
@@ -24,6 +24,8 @@ class PlaceAnswer:
     """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
     evaluations: int
     """Placements that were simulated."""
+    order_scores: Mapping[str, float] = field(default_factory=dict)
+    """What the objective makes small, in seconds, under each order of transfers that was tried."""
     bound_argument: str = ""
     """Which argument gave the bound; empty where that is not known."""
     measured_share: float = 0.0
@@ -59,6 +61,8 @@ class PlaceAnswer:
             "devices": [device_json(device, plan) for device in plan.devices],
             "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
             "streamed": streamed_json(plan),
+            "comm_order": plan.comm_order,
+            "comm_orders": dict(self.order_scores),
             "parts": len(plan.parts),
             "scores": dict(self.scores),
             "evaluations": self.evaluations,
@@ -119,6 +123,7 @@ class SimulateAnswer:
             "devices": [device_json(device, plan) for device in self.devices],
             "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
             "streamed": streamed_json(plan),
+            "comm_order": plan.comm_order,
             "parts": len(plan.parts),
             "warnings": list(self.warnings),
             "plan": str(self.folder),

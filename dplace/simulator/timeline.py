@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Lowered", "Timeline"]
+__all__ = ["Lowered", "Timeline", "straggler_effect"]
 
 
 def _no_ids() -> NDArray[np.int32]:
@@ -92,3 +92,18 @@ class Timeline:
     """Shape ``(num_devices,)``: distinct weights that the device holds."""
     peak_bytes: NDArray[np.int64]
     """Shape ``(num_devices,)``: weights and live values at the worst moment."""
+
+
+def straggler_effect(lowered: Lowered, timeline: Timeline) -> float:
+    """Return the longest time that a device waits for others at its end, over the makespan.
+
+    Devices without parts do not count. So Hashemi, Jyothi, Campbell measure stragglers
+    (*Communication Scheduling as a First-Class Citizen in Distributed Machine Learning Systems*,
+    2018) of workers that have all the same to do.
+    """
+    if timeline.makespan_s <= 0 or lowered.num_parts == 0:
+        return 0.0
+    last_s = np.full(int(lowered.part_device.max()) + 1, -np.inf)
+    np.maximum.at(last_s, lowered.part_device, timeline.part_end_s)
+    ends_s = last_s[np.isfinite(last_s)]
+    return float(ends_s.max() - ends_s.min()) / timeline.makespan_s
