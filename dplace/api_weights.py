@@ -80,7 +80,7 @@ def place_with_weights(
     try:
         return _Streaming(made, streamable, decide, settle, is_free, weights == "stream").best()
     except MemoryLimitError as error:
-        raise MemoryLimitError(f"{error}, even if weights are streamed") from too_little
+        raise MemoryLimitError(f"{error} (with weights streamed)") from too_little
 
 
 def _check(problem: Problem, weights: str, home: str) -> None:
@@ -165,6 +165,7 @@ class _Streaming:
         """Return the model with what is streamed in the best way found, and the answer."""
         from dplace.comm_order import schedule
         from dplace.lowering import Evaluator
+        from dplace.placement import size_in_words
         from dplace.policies.streaming import relaxed
 
         problem = relaxed(self.streamable)
@@ -192,7 +193,7 @@ class _Streaming:
         if best.score[0]:
             raise MemoryLimitError(
                 f"{problem.graph.name}: no way found to stream weights through the memory left; "
-                f"{best.score[0]} bytes missing"
+                f"{size_in_words(best.score[0])} missing"
             )
         answer = cast("Answer", best.run)
         return self._told(best.made), dataclasses.replace(

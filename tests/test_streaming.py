@@ -247,8 +247,8 @@ def test_a_weight_larger_than_every_device_is_told_of(
         api.place(chain, cluster=small_cluster(tmp_path, 255, 200))
     assert str(raised.value) == (
         "g: op 'p0' reads 256.00 KiB of weights at once and takes 264.00 KiB with what it "
-        "computes; the largest device that it may go to has 255.00 KiB, even if weights are "
-        "streamed"
+        "computes; the largest device that it may go to has 255.00 KiB, 9.00 KiB missing (with "
+        "weights streamed)"
     )
 
 
