@@ -110,11 +110,6 @@ def _streamable(made: ModelProblem, home: str) -> Streamable:
 
     problem, level = made.problem, made.optimised.opt_level
     names = [device.name for device in problem.cluster.devices]
-    if home == HOST and HOST in names:
-        raise InputError(
-            f"{problem.cluster.spec}: a device is called {HOST}, which is what the host's memory "
-            "is called; give it another name"
-        )
     found = liftable(made.placeable, level="none" if made.optimised.mode == "native" else level)
     return Streamable(
         problem=dataclasses.replace(problem, cluster=streaming_cluster(problem.cluster)),

@@ -257,13 +257,6 @@ def test_a_home_without_room_is_told_of(chain: onnx.ModelProto, tmp_path: Path) 
         api.place(chain, cluster=small_cluster(tmp_path, 800, 800), weight_home="cpu:1")
 
 
-def test_a_device_that_is_called_host_is_told_of(chain: onnx.ModelProto, tmp_path: Path) -> None:
-    path = tmp_path / "named.yaml"
-    path.write_text("devices:\n  - {kind: CPU, name: host}\n")
-    with pytest.raises(InputError, match="a device is called host, which is what the host's"):
-        api.place(chain, cluster=str(path), weights="stream")
-
-
 def test_a_file_of_streamed_weights_that_was_changed_is_refused(
     chain: onnx.ModelProto, tmp_path: Path
 ) -> None:
