@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.bounds import best_bound
-from dplace.comm_order import BEST, Scheduled, check_comm_order, schedule
+from dplace.comm_order import BEST, SEARCHED, Scheduled, check_comm_order, schedule
 from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Progress
 from dplace.placement import check_memory, check_placement
@@ -179,7 +179,7 @@ def place(
         return _answer(evaluator, placement, scheduled, policy, used, {})
     found = race(evaluator, rng=rng, evaluations=evaluations)
     used = evaluator.evaluations
-    ways = _in_order(evaluator, found, comm_order, seed=seed)
+    ways = _in_order(evaluator, found, BEST if comm_order == SEARCHED else comm_order, seed=seed)
     times = [
         (_time_s(problem, way), name) for way, (_, name, _) in zip(ways, found.entries, strict=True)
     ]
@@ -187,8 +187,12 @@ def place(
     for time_s, name in times:
         scores[name] = min(scores[name], time_s)
     best = best_of(problem, times)
+    if ways[best] is None:  # nothing fits, and it is said of one that is there why
+        best = next(at for at, way in enumerate(ways) if way is not None)
     placement, way = check_placement(problem, found.entries[best][2]), ways[best]
-    assert way is not None  # the best of all fits by what policies have judged
+    assert way is not None
+    if comm_order == SEARCHED:
+        way = schedule(evaluator, placement, comm_order, seed=seed)
     return _answer(evaluator, placement, way, policy, used, scores)
 
 
