@@ -26,6 +26,7 @@ __all__ = [
     "CPU_PROVIDER",
     "RunDevice",
     "open_session",
+    "resolve_device",
     "resolve_devices",
     "session_options",
     "usable_cores",
@@ -214,16 +215,13 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
     hosts = {device.host for device in plan.devices}
     if len(hosts) > 1 and not allow_cpu:
         raise PlanError(
-            f"the plan of {plan.model} is for {len(hosts)} hosts, and this is one; "
-            "give --allow-cpu to run it on this machine's CPU"
+            f"the plan of {plan.model} is for {len(hosts)} hosts, and this is one; start a process "
+            "for each device, as dplace run PLAN --hosts says, or give --allow-cpu to run it on "
+            "this machine's CPU"
         )
     missing = [] if len(hosts) > 1 else _missing(plan.devices)
     if missing and not allow_cpu:
-        name, why = missing[0]
-        raise DplaceError(
-            f"device {name}: not on this machine ({why}); "
-            "give --allow-cpu to let a CPU stand in for it"
-        )
+        raise DplaceError(_not_here(*missing[0]))
     stand_ins = {name for name, _ in missing}
     if len(hosts) > 1:
         stand_ins = {device.name for device in plan.devices if device.provider != CPU_PROVIDER}
@@ -240,6 +238,47 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
             name=device.name, provider=provider, index=device.index, core=cores.get(device.name)
         )
         for device, provider in driven
+    )
+
+
+def resolve_device(
+    plan: Plan, number: int, *, together: Sequence[int], allow_cpu: bool
+) -> RunDevice:
+    """Return one device of ``plan`` as it is driven by a process of its own.
+
+    Args:
+        number: Which of the plan's.
+        together: Numbers of those whose processes are on this machine, among them its own.
+
+    Raises:
+        DplaceError: The device is not here, and the CPU may not stand in for it.
+    """
+    device = plan.devices[number]
+    missing = _missing([device])
+    if missing and not allow_cpu:
+        raise DplaceError(_not_here(*missing[0]))
+    if missing:
+        LOGGER.warning("the CPU stands in for %s", device.name)
+    # As if one process drove them all; another's stand-in gets a core only if it is one for sure.
+    cores = _cores(
+        [
+            plan.devices[other]
+            for other in together
+            if plan.devices[other].provider == CPU_PROVIDER or allow_cpu
+        ]
+    )
+    provider = CPU_PROVIDER if missing else device.provider
+    return RunDevice(
+        name=device.name,
+        provider=provider,
+        index=device.index,
+        core=cores.get(device.name) if provider == CPU_PROVIDER else None,
+    )
+
+
+def _not_here(name: str, why: str) -> str:
+    return (
+        f"device {name}: not on this machine ({why}); give --allow-cpu to let a CPU stand in for it"
     )
 
 

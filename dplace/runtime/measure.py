@@ -3,13 +3,24 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from dplace.runtime.placed_session import DeviceUsage, PlacedSession
+from dplace.runtime.placed_session import DeviceUsage
 from dplace.runtime.values import Value
 
-__all__ = ["Measurement", "measure"]
+__all__ = ["Measured", "Measurement", "measure"]
+
+
+class Measured(Protocol):
+    """What is timed: a PlacedSession, or what stands for one where there are several processes."""
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Value], /
+    ) -> list[Value]: ...
+
+    def usage(self) -> tuple[DeviceUsage, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +51,7 @@ class Measurement:
 
 
 def measure(
-    session: PlacedSession, feeds: Mapping[str, Value], *, warmup: int, repeat: int
+    session: Measured, feeds: Mapping[str, Value], *, warmup: int, repeat: int
 ) -> Measurement:
     """Run ``session`` and time it, as its caller sees it.
 

@@ -1,8 +1,11 @@
 """Run a plan and say how long it took and how far it is from the whole model."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +23,9 @@ from dplace.runtime.measure import Measurement, measure
 from dplace.runtime.npz import read_npz, write_npz
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.values import Value
+
+if TYPE_CHECKING:
+    from dplace.runtime.ranks.session import RankSession
 
 __all__ = ["RunReport", "run_plan"]
 
@@ -120,6 +126,7 @@ def run_plan(
     save_outputs: Path | None = None,
     seed: int = 0,
     allow_cpu: bool = False,
+    open_session: Callable[..., PlacedSession | RankSession] = PlacedSession,
 ) -> RunReport:
     """Run a plan several times, and compare its outputs with the whole model's.
 
@@ -132,6 +139,7 @@ def run_plan(
             the plan is exact, else by the type and size of the numbers, see ``default_tolerance``.
         save_outputs: An .npz file to write the outputs to.
         allow_cpu: Let CPU cores stand in for devices that are not on this machine.
+        open_session: From the folder and ``allow_cpu`` to what runs the plan.
 
     Raises:
         InputError: An input, a dimension or a file cannot be used.
@@ -143,7 +151,7 @@ def run_plan(
     if save_outputs is not None and not save_outputs.absolute().parent.is_dir():
         raise InputError(f"{save_outputs}: there is no folder {save_outputs.absolute().parent}")
     values = read_npz(inputs) if isinstance(inputs, Path) else inputs or {}
-    with PlacedSession(folder, allow_cpu=allow_cpu) as session:
+    with open_session(folder, allow_cpu=allow_cpu) as session:
         plan = session.plan
         given = _with_sequences(plan, values)
         feeds = _feeds(plan, given, dims or {}, seed)

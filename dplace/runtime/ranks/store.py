@@ -1,0 +1,107 @@
+"""The key-value store that all ranks know: torch's TCPStore, at the address of the environment.
+
+A call hangs for as long as the server's process is stopped: whoever calls does so on a thread that
+nobody has to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+# Else torch writes of a host that does not answer in many lines of its own; read at import.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+from dplace.errors import DeviceLostError, InputError
+from dplace.runtime.ranks.launch import Launch
+from dplace.runtime.reason import reason
+
+__all__ = ["Client", "TimedOut", "open_store"]
+
+TimedOut = dist.DistStoreError
+"""What ``wait`` raises when the time is over; a connection that broke is another RuntimeError."""
+
+
+class Client:
+    """A connection with the store of its own, for one thread at a time.
+
+    Every call raises RuntimeError when the connection breaks, and hangs while the server is
+    stopped; ``wait`` raises ``TimedOut`` as well.
+    """
+
+    def __init__(self, server: Any, launch: Launch) -> None:
+        self._server = server  # a TCPStore, of which torch tells type checkers too little
+        self._launch = launch
+        # A name, so that what is left of an attempt that failed is not taken for this one's.
+        self.store: Store = PrefixStore(f"dplace/{launch.attempt}", server)
+        """As ``torch.distributed`` takes it."""
+
+    def another(self) -> Client:
+        """Return a client with a connection of its own."""
+        return Client(self._server.clone(), self._launch)
+
+    def set(self, key: str, text: str) -> None:
+        self.store.set(key, text)
+
+    def get(self, key: str) -> bytes:
+        """Return what a key that is there has."""
+        found: Any = self.store.get(key)
+        return bytes(found)
+
+    def get_all(self, keys: list[str]) -> list[bytes]:
+        return self.store.multi_get(keys)
+
+    def first(self, key: str, text: str) -> bytes:
+        """Give a key its value unless it has one; return what it has then."""
+        return self.store.compare_set(key, "", text)
+
+    def add(self, key: str, number: int) -> int:
+        """Return a counter after adding to it."""
+        return self.store.add(key, number)
+
+    def has(self, keys: list[str]) -> bool:
+        """Return whether all keys are there."""
+        return self.store.check(keys)
+
+    def wait(self, keys: list[str], seconds: float) -> None:
+        """Wait until all keys are there.
+
+        Raises:
+            TimedOut: They are not after so many seconds.
+        """
+        self.store.wait(keys, timedelta(seconds=seconds))
+
+
+def open_store(launch: Launch, timeout_s: float) -> Client:
+    """Return a client of the run's store; the rank that keeps the store starts it.
+
+    Raises:
+        InputError: The port is not free.
+        DeviceLostError: Nobody answers at the address.
+    """
+    place = f"{launch.address}:{launch.port}"
+    try:
+        server = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without a word
+            launch.address,
+            launch.port,
+            None,
+            launch.keeps_store,
+            timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    except (RuntimeError, ValueError) as error:
+        text = reason(error)
+        if launch.keeps_store and "in use" in text:
+            raise InputError(
+                f"MASTER_PORT: {place} is in use by another program; give another port"
+            ) from error
+        raise DeviceLostError(
+            f"lost rank 0: nobody answers at {place} within {timeout_s:g} s; is rank 0 started, "
+            "and can this host reach it?"
+        ) from error
+    return Client(server, launch)
