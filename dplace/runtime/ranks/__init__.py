@@ -8,4 +8,9 @@ things happen: ``launch.py`` (who am I), ``gathering.py`` (the store, the end of
 (rank 0 and the others).
 """
 
+import os
+
 __all__: list[str] = []
+
+# Else torch says in many lines of its own that a host does not answer; it reads this at its import.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")

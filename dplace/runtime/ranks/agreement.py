@@ -18,7 +18,7 @@ from pathlib import Path
 import onnxruntime
 import torch
 
-from dplace.errors import DeviceLostError, DplaceError, PlanError
+from dplace.errors import DplaceError, PlanError
 from dplace.plan.folder import PLAN_FILE
 from dplace.plan.read import check_files, read_plan
 from dplace.plan.records import Plan
@@ -142,10 +142,10 @@ def _minor(text: str) -> str:
 def _check_size(plan: Plan, size: int) -> None:
     wanted = len(plan.devices)
     if size != wanted:
-        ranks = "1 rank" if size == 1 else f"{size} ranks"
+        started = "1 rank was" if size == 1 else f"{size} ranks were"
         raise PlanError(
             f"the plan of {plan.model} has {wanted} devices, one for each rank, and "
-            f"{ranks} were started; start {wanted}, as dplace run PLAN --hosts says"
+            f"{started} started; start {wanted}, as dplace run PLAN --hosts says"
         )
 
 
@@ -188,13 +188,13 @@ def _exchange(gathering: Gathering, hello: Hello, names: Sequence[str]) -> tuple
         until_s = time.perf_counter() + gathering.timeout_s
         while not store.has(keys):
             if time.perf_counter() > until_s:
-                missing = [
-                    name for name, key in zip(names, keys, strict=True) if not store.has([key])
-                ]
-                raise DeviceLostError(
-                    f"lost {missing[0]}: it did not come within {gathering.timeout_s:g} s"
-                    + (f", nor did {len(missing) - 1} more" if len(missing) > 1 else "")
+                missing = [other for other, key in enumerate(keys) if not store.has([key])]
+                more = f", nor did {len(missing) - 1} more" if len(missing) > 1 else ""
+                gathering.watch.names = list(names)
+                gathering.watch.lost(
+                    missing[0], f"it did not come within {gathering.timeout_s:g} s{more}"
                 )
+                gathering.watch.check()
             with suppress(TimedOut):
                 store.wait(keys, WAIT_S)
         found = [json.loads(text) for text in store.get_all(keys)]

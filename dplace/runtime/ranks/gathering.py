@@ -48,8 +48,11 @@ class Gathering:
         self.launch = launch
         self.timeout_s = timeout_s
         choose_interface(launch.address)
-        self.store = _on_thread(lambda: open_store(launch, timeout_s), timeout_s + MARGIN_S)
-        self.watch = Watch(launch, self.store, timeout_s=timeout_s, leave=leave)
+        self.store, *others = _on_thread(
+            lambda: open_store(launch, timeout_s, clients=3), timeout_s + MARGIN_S
+        )
+        """For one thread at a time."""
+        self.watch = Watch(launch, others, timeout_s=timeout_s, leave=leave)
         self._handlers: dict[int, object] = {}
         self._is_ending = False
         self._leaves = leave is not None

@@ -19,6 +19,7 @@ __all__ = ["FIRST", "LAST", "Ends", "Parcel", "Receiver", "Sender"]
 
 FIRST, LAST = -(2**31), 2**31
 """Priorities of orders, which go before all values, and of what ends a link."""
+FLUSH_S = 0.1
 
 
 class Ends(NamedTuple):
@@ -53,6 +54,7 @@ class Sender:
         self._ends = ends
         self._tickets = itertools.count()
         self._heap: list[tuple[int, int, Parcel | Message]] = []
+        self._is_sending = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(
             target=self._live, name=f"dplace to {ends.names[wire.link[1]]}", daemon=True
@@ -63,7 +65,13 @@ class Sender:
         """Add what is ready now; equal priorities go in the order they are added."""
         with self._changed:
             heapq.heappush(self._heap, (priority, next(self._tickets), item))
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until all that was put has left, or the link is over."""
+        with self._changed:
+            while (self._heap or self._is_sending) and self._thread.is_alive():
+                self._changed.wait(FLUSH_S)
 
     def finish(self) -> None:
         """Send what is left, then end the link."""
@@ -85,8 +93,11 @@ class Sender:
 
     def _next(self) -> Parcel | Message:
         with self._changed:
+            self._is_sending = False
+            self._changed.notify_all()
             while not self._heap:
                 self._changed.wait()
+            self._is_sending = True
             return heapq.heappop(self._heap)[2]
 
     # A method of its own, so that a thread at rest has no name left for a value.

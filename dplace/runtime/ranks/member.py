@@ -63,8 +63,8 @@ class Member:
         """Time spent in parts so far."""
         self.calls = 0
         """Parts run so far."""
-        self.events: list[RunEvent] = []
         self.is_recording = False
+        self._events: list[RunEvent] = []
         self.inbox = Inbox(gathering.watch.check)
         self._to_host = copy_from(None)
         self._options = onnxruntime.RunOptions()
@@ -135,7 +135,7 @@ class Member:
 
     def _record(self, event: RunEvent) -> None:
         if self.is_recording:
-            self.events.append(event)
+            self._events.append(event)
 
     def _open(self, folder: Path) -> None:
         """Open this rank's parts."""
@@ -216,6 +216,13 @@ class Member:
                 request=request,
             )
         )
+
+    def take_events(self) -> list[RunEvent]:
+        """Return what happened on this rank since it was last asked, by its own clock."""
+        for sender in self._senders.values():
+            sender.flush()
+        self._events, events = [], self._events
+        return events
 
     def close(self) -> None:
         """End the links and close the parts; the threads of links that hang are left behind."""

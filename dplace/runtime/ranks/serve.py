@@ -30,7 +30,7 @@ def serve(
             case "clock":
                 member.order(0, {"now_s": time.perf_counter()})
             case "events":
-                member.order(0, {"events": [list(event) for event in member.events]})
+                member.order(0, {"events": [list(event) for event in member.take_events()]})
             case _:
                 break
     gathering.watch.close()  # before the others can leave

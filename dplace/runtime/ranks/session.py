@@ -41,7 +41,6 @@ class RankSession:
         *,
         allow_cpu: bool = False,
         verify: bool = True,
-        record: bool = False,
     ) -> None:
         """Open the parts of rank 0's device; return when all ranks have opened theirs.
 
@@ -50,7 +49,6 @@ class RankSession:
             gathering: Entered by the caller, who leaves it when the session is closed.
             allow_cpu: Let a CPU core stand in for a device that is not on this machine.
             verify: Compare the digests of the device's files first.
-            record: Keep what happens on all ranks for ``events``.
 
         Raises:
             PlanError: The ranks hold different plans, or this one cannot be run by them.
@@ -58,12 +56,12 @@ class RankSession:
             DplaceError: A device is not where its rank runs.
         """
         self._gathering = gathering
-        self._record = record
+        self._offsets_s: dict[int, float] = {}
+        self._first = 0
         self._lock = threading.Lock()
         self._number = 0
         self._is_closed = False
         self._member = Member(folder, gathering, allow_cpu=allow_cpu, verify=verify)
-        self._member.is_recording = record
         self.plan: Plan = self._member.plan
         self._check = InputCheck(self.plan.inputs, self.plan.overridable)
         self._overridable = frozenset(value.name for value in self.plan.overridable)
@@ -126,7 +124,7 @@ class RankSession:
             "request": request,
             "outputs": names,
             "fed": fed,
-            "record": self._record,
+            "record": member.is_recording,
         }
         for rank in self._others:
             if routes[rank].turns:
@@ -172,26 +170,38 @@ class RankSession:
             for device, use in zip(self.plan.devices, found, strict=True)
         )
 
-    def events(self) -> tuple[RunEvent, ...]:
-        """Return what has happened on all ranks so far, by its start, if that is recorded.
+    def start_recording(self) -> None:
+        """Record what requests do on all ranks from here on; those are numbered from 0.
 
-        All times are those of rank 0's clock: the offset of another is half-way through the
-        quickest of a few questions for its time, so it is off by half of what that took at most.
+        All times are then those of rank 0's clock: the offset of another's is taken half-way
+        through the quickest of a few questions for its time, so it is off by half of that at most.
         """
+        with self._lock:
+            self._offsets_s = {rank: self._offset_s(rank) for rank in self._others}
+            self._first = self._number
+        self.take_events()
+        self._member.is_recording = True
+
+    def take_events(self) -> list[RunEvent]:
+        """Return what was recorded since the start or the last call, in the order of starts."""
         member = self._member
-        events = list(member.events)
         with self._lock:
             for rank in self._others:
-                offset_s = self._offset_s(rank)
                 member.order(rank, {"do": "events"})
+            events = member.take_events()
+            for rank in self._others:
+                offset_s = self._offsets_s.get(rank, 0.0)
                 for fields in member.inbox.order(rank)["events"]:
                     event = RunEvent(*fields)
-                    events.append(
-                        event._replace(
-                            start_s=event.start_s + offset_s, end_s=event.end_s + offset_s
-                        )
-                    )
-        return tuple(sorted(events, key=lambda event: event.start_s))
+                    start_s, end_s = event.start_s + offset_s, event.end_s + offset_s
+                    events.append(event._replace(start_s=start_s, end_s=end_s))
+        events = [event._replace(request=event.request - self._first) for event in events]
+        return sorted(events, key=lambda event: event.start_s)
+
+    def stop_recording(self) -> list[RunEvent]:
+        """Record no more; return what ``take_events`` would."""
+        self._member.is_recording = False
+        return self.take_events()
 
     def _offset_s(self, rank: int) -> float:
         """Return what to add to the times of a rank."""

@@ -6,12 +6,9 @@ nobody has to wait for.
 
 from __future__ import annotations
 
-import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-
-# Else torch writes of a host that does not answer in many lines of its own; read at import.
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
@@ -33,16 +30,9 @@ class Client:
     stopped; ``wait`` raises ``TimedOut`` as well.
     """
 
-    def __init__(self, server: Any, launch: Launch) -> None:
-        self._server = server  # a TCPStore, of which torch tells type checkers too little
-        self._launch = launch
-        # A name, so that what is left of an attempt that failed is not taken for this one's.
-        self.store: Store = PrefixStore(f"dplace/{launch.attempt}", server)
+    def __init__(self, store: Store) -> None:
+        self.store = store
         """As ``torch.distributed`` takes it."""
-
-    def another(self) -> Client:
-        """Return a client with a connection of its own."""
-        return Client(self._server.clone(), self._launch)
 
     def set(self, key: str, text: str) -> None:
         self.store.set(key, text)
@@ -76,27 +66,38 @@ class Client:
         self.store.wait(keys, timedelta(seconds=seconds))
 
 
-def open_store(launch: Launch, timeout_s: float) -> Client:
-    """Return a client of the run's store; the rank that keeps the store starts it.
+def open_store(launch: Launch, timeout_s: float, *, clients: int) -> list[Client]:
+    """Return clients of the run's store; the rank that keeps the store starts it.
 
     Raises:
         InputError: The port is not free.
         DeviceLostError: Nobody answers at the address.
     """
+    first = [_open(launch, timeout_s, is_server=True)] if launch.keeps_store else []
+    # At once, for torch asks for the address's name with every connection; where no name server
+    # answers, that takes as long as the system is patient with one.
+    with ThreadPoolExecutor(clients) as threads:
+        others = threads.map(
+            lambda _: _open(launch, timeout_s, is_server=False), range(clients - len(first))
+        )
+        return [*first, *others]
+
+
+def _open(launch: Launch, timeout_s: float, *, is_server: bool) -> Client:
     place = f"{launch.address}:{launch.port}"
     try:
-        server = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without a word
+        store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without a word
             launch.address,
             launch.port,
             None,
-            launch.keeps_store,
+            is_server,
             timedelta(seconds=timeout_s),
             wait_for_workers=False,
-            multi_tenant=True,
+            multi_tenant=is_server,
         )
     except (RuntimeError, ValueError) as error:
         text = reason(error)
-        if launch.keeps_store and "in use" in text:
+        if is_server and "in use" in text:
             raise InputError(
                 f"MASTER_PORT: {place} is in use by another program; give another port"
             ) from error
@@ -104,4 +105,5 @@ def open_store(launch: Launch, timeout_s: float) -> Client:
             f"lost rank 0: nobody answers at {place} within {timeout_s:g} s; is rank 0 started, "
             "and can this host reach it?"
         ) from error
-    return Client(server, launch)
+    # A name, so that what is left of an attempt that failed is not taken for this one's.
+    return Client(PrefixStore(f"dplace/{launch.attempt}", store))

@@ -3,29 +3,35 @@
 import json
 from dataclasses import asdict, dataclass
 
-from dplace.errors import DeviceLostError, DplaceError, MemoryLimitError, UsageError
+from dplace import errors
+from dplace.errors import DplaceError
 
 __all__ = ["INTERRUPTED", "Verdict", "verdict_of"]
 
 INTERRUPTED = 130
 
-ERRORS = {error.exit_code: error for error in (UsageError, MemoryLimitError, DeviceLostError)}
+KINDS: dict[str, type[DplaceError]] = {name: getattr(errors, name) for name in errors.__all__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Why a run is over; the first one that is told counts."""
 
-    exit_code: int
+    kind: str
+    """Name of the error in ``dplace.errors``; any other for Ctrl-C."""
     message: str
     lost: int | None = None
     """The rank that was lost, if one was."""
 
+    @property
+    def exit_code(self) -> int:
+        """Return what every rank ends with."""
+        return KINDS[self.kind].exit_code if self.kind in KINDS else INTERRUPTED
+
     def error(self) -> BaseException:
-        """Return what to raise: an error with this exit code, KeyboardInterrupt for Ctrl-C."""
-        if self.exit_code == INTERRUPTED:
-            return KeyboardInterrupt(self.message)
-        return ERRORS.get(self.exit_code, DplaceError)(self.message)
+        """Return what to raise."""
+        kind = KINDS.get(self.kind, KeyboardInterrupt)
+        return kind(self.message)
 
     def to_text(self) -> str:
         """Return the form that is kept in the store."""
@@ -40,8 +46,8 @@ class Verdict:
 def verdict_of(error: BaseException, rank: int) -> Verdict:
     """Return what the other ranks are to be told of an error on this one."""
     if isinstance(error, KeyboardInterrupt):
-        return Verdict(exit_code=INTERRUPTED, message=f"interrupted on rank {rank}")
-    if isinstance(error, DplaceError):
-        return Verdict(exit_code=error.exit_code, message=str(error))
+        return Verdict(kind="KeyboardInterrupt", message=f"interrupted on rank {rank}")
+    if isinstance(error, DplaceError) and type(error).__name__ in KINDS:
+        return Verdict(kind=type(error).__name__, message=str(error))
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    return Verdict(exit_code=1, message=f"rank {rank} failed: {words}")
+    return Verdict(kind="DplaceError", message=f"rank {rank} failed: {words}")

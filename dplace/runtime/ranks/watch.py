@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dplace.runtime.ranks.launch import Launch
@@ -44,11 +44,17 @@ class Watch:
     """This rank's view of all others."""
 
     def __init__(
-        self, launch: Launch, store: Client, *, timeout_s: float, leave: Leave | None = None
+        self,
+        launch: Launch,
+        clients: Sequence[Client],
+        *,
+        timeout_s: float,
+        leave: Leave | None = None,
     ) -> None:
         """Start to watch.
 
         Args:
+            clients: Two of the store, for this watch alone.
             timeout_s: How long a rank may be silent, or a link carry nothing.
             leave: Called when the process does not end by itself after a verdict.
         """
@@ -71,8 +77,7 @@ class Watch:
         self._beats: dict[int, _Beat] = {}
         self._polled_s = time.perf_counter()
         self._silent_s = 0.0
-        self._teller = store.another()
-        client = store.another()
+        self._teller, client = clients
         self._threads = [
             threading.Thread(target=work, name="dplace watch", daemon=True)
             for work in (lambda: self._pulse(client), self._judge)
@@ -189,19 +194,24 @@ class Watch:
             callback()
 
     def _loss(self, rank: int, why: str) -> Verdict:
-        return Verdict(exit_code=4, message=f"lost {self.names[rank]}: {why}", lost=rank)
+        return Verdict(kind="DeviceLostError", message=f"lost {self.names[rank]}: {why}", lost=rank)
 
     def _store_loss(self) -> Verdict:
-        keeper = "torchrun's store" if self.launch.agent_has_store else "its store"
-        return self._loss(
-            0, f"{keeper} at {self.launch.address}:{self.launch.port} does not answer any more"
+        store = f"store at {self.launch.address}:{self.launch.port}"
+        if not self.launch.agent_has_store:
+            return self._loss(0, f"its {store} does not answer any more")
+        return Verdict(
+            kind="DeviceLostError",
+            message=f"lost the host of {self.names[0]}: torchrun's {store} "
+            "does not answer any more",
+            lost=0,
         )
 
     def _pulse(self, store: Client) -> None:
         """Beat, listen and read the others' beats until the run is over."""
         number = 0
         own, end = f"beat/{self.launch.rank}", f"{END}/{self.launch.rank}"
-        while not self._is_closed.is_set():
+        while self._verdict is not None or not self._is_closed.is_set():
             try:
                 number += 1
                 store.set(own, self._beat(number))
