@@ -26,15 +26,19 @@ def leave(verdict: "Verdict", is_unsaid: bool) -> None:
 
 @contextmanager
 def ends_at_once() -> Iterator[None]:
-    """Let no thread outlive an error: one that still waits for a lost rank cannot be ended.
+    """Let nothing outlive what is done in this context, but for what ends with the process.
 
-    Out of native code while the interpreter goes away, it would end the process with an abort.
+    A thread that still waits for a lost rank cannot be ended, and would abort the process if it
+    came out of native code while the interpreter goes away. Besides, torch takes a second for that.
     """
+    code = 0
     try:
         yield
     except BaseException as error:
-        atexit.register(_end, _exit_code(error))
+        code = _exit_code(error)
         raise
+    finally:
+        atexit.register(_end, code)
 
 
 def _exit_code(error: BaseException) -> int:

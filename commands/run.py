@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from dplace.commands.options import Dim, Inputs, Json, PlanFolder, Seed, check_m
 from dplace.commands.rank_process import ends_at_once, leave
 from dplace.commands.terminal import say, warn, write, write_json, write_table
 from dplace.errors import DplaceError
+
+if TYPE_CHECKING:
+    from dplace.runtime.report import RunReport
 
 __all__ = ["run"]
 
@@ -126,13 +129,16 @@ def run(
         "allow_cpu": allow_cpu,
     }
     if launch is None:
-        report = dplace.api.run(plan, **options)
-    else:
-        with ends_at_once():
-            found = dplace.api.run_ranks(plan, launch, timeout_s=timeout, leave=leave, **options)
-        if found is None:
-            return  # rank 0 says what there is to say
-        report = found
+        _show(dplace.api.run(plan, **options), json=json)
+        return
+    with ends_at_once():
+        report = dplace.api.run_ranks(plan, launch, timeout_s=timeout, leave=leave, **options)
+        if report is not None:  # else rank 0 says what there is to say
+            _show(report, json=json)
+
+
+def _show(report: "RunReport", *, json: bool) -> None:
+    """Print a report; raise if it is one of outputs that are too far off."""
     warn(report.warnings)
     if json:
         write_json(report.as_json())

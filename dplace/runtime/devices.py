@@ -265,7 +265,8 @@ def resolve_device(
             plan.devices[other]
             for other in together
             if plan.devices[other].provider == CPU_PROVIDER or allow_cpu
-        ]
+        ],
+        say=number == min(together),
     )
     provider = CPU_PROVIDER if missing else device.provider
     return RunDevice(
@@ -303,12 +304,16 @@ def _missing(devices: Sequence[PlannedDevice]) -> list[tuple[str, str]]:
     return missing
 
 
-def _cores(devices: Sequence[PlannedDevice]) -> dict[str, int]:
-    """Return the core of each CPU device: the one it is numbered by, if all of those are here."""
+def _cores(devices: Sequence[PlannedDevice], *, say: bool = True) -> dict[str, int]:
+    """Return the core of each CPU device: the one it is numbered by, if all of those are here.
+
+    Args:
+        say: Warn if there are not enough.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return {}
     cores = usable_cores()
-    if len(devices) > len(cores):
+    if len(devices) > len(cores) and say:
         LOGGER.warning(
             "the plan has %d CPU devices and this process may use %d of the cores: they share, "
             "and take longer than predicted",

@@ -106,8 +106,7 @@ class Gathering:
             return
         self.tell(error)
         watch.linger()
-        verdict = watch.verdict
-        if verdict is not None and verdict.message != str(error):
+        if watch.verdict != verdict_of(error, self.launch.rank):
             watch.check()
 
 

@@ -201,7 +201,10 @@ class Member:
         ended_s = time.perf_counter()
         self.busy_s += ended_s - started_s
         self.calls += 1
-        leaving = {at: self._to_host(results[at]) for at, _ in turn.sends}
+        leaving = results
+        if not self.device.is_cpu:
+            copied = {at for at, _ in turn.sends}
+            leaving = [self._to_host(r) if at in copied else r for at, r in enumerate(results)]
         for at, crossing in turn.sends:
             self.send(leaving[at], crossing, request)
         self.inbox.keep(request, turn.writes, results)

@@ -1,5 +1,6 @@
 """Every rank but the first: does what rank 0 orders, until that says stop."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.member import Member
 
 __all__ = ["serve"]
+
+LOGGER = logging.getLogger(__name__)
 
 
 def serve(
@@ -19,6 +22,7 @@ def serve(
         KeyboardInterrupt: Somebody pressed Ctrl-C, here or where another rank runs.
     """
     member = Member(folder, gathering, allow_cpu=allow_cpu, verify=verify)
+    LOGGER.info("%s is ready", gathering.watch.names[member.rank])
     member.order(0, {"ready": True})
     while True:
         order = member.inbox.order(0)
@@ -29,6 +33,10 @@ def serve(
                 member.order(0, {"calls": member.calls, "busy_s": member.busy_s})
             case "clock":
                 member.order(0, {"now_s": time.perf_counter()})
+            case "record":
+                member.is_recording = bool(order["is_on"])
+                member.take_events()
+                member.order(0, {"recording": member.is_recording})
             case "events":
                 member.order(0, {"events": [list(event) for event in member.take_events()]})
             case _:
@@ -43,6 +51,5 @@ def _run(member: Member, order: dict[str, object]) -> None:
     assert isinstance(fed, list)
     assert isinstance(request, int)
     route = member.route(tuple(outputs), frozenset(fed))[member.rank]
-    member.is_recording = bool(order["record"])
     member.inbox.expect(request, route.uses)
     member.work(route.turns, request)

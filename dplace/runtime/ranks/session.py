@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from dplace.runtime.ranks.member import Member
 from dplace.runtime.values import Held, Value, to_python
 
 __all__ = ["RankSession"]
+
+LOGGER = logging.getLogger(__name__)
 
 PINGS = 16
 
@@ -69,6 +72,7 @@ class RankSession:
         self._others = range(1, len(self.plan.devices))
         for rank in self._others:
             self._member.inbox.order(rank)
+        LOGGER.info("all %d ranks are ready", len(self.plan.devices))
 
     def get_inputs(self) -> list[NodeArg]:
         """Return name, type and shape of each input."""
@@ -124,7 +128,6 @@ class RankSession:
             "request": request,
             "outputs": names,
             "fed": fed,
-            "record": member.is_recording,
         }
         for rank in self._others:
             if routes[rank].turns:
@@ -179,8 +182,7 @@ class RankSession:
         with self._lock:
             self._offsets_s = {rank: self._offset_s(rank) for rank in self._others}
             self._first = self._number
-        self.take_events()
-        self._member.is_recording = True
+        self._set_recording(True)
 
     def take_events(self) -> list[RunEvent]:
         """Return what was recorded since the start or the last call, in the order of starts."""
@@ -200,8 +202,19 @@ class RankSession:
 
     def stop_recording(self) -> list[RunEvent]:
         """Record no more; return what ``take_events`` would."""
-        self._member.is_recording = False
-        return self.take_events()
+        events = self.take_events()
+        self._set_recording(False)
+        return events
+
+    def _set_recording(self, is_on: bool) -> None:
+        member = self._member
+        with self._lock:
+            for rank in self._others:
+                member.order(rank, {"do": "record", "is_on": is_on})
+            member.is_recording = is_on
+            member.take_events()
+            for rank in self._others:
+                member.inbox.order(rank)
 
     def _offset_s(self, rank: int) -> float:
         """Return what to add to the times of a rank."""

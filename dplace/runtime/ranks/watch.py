@@ -19,7 +19,7 @@ from dplace.runtime.ranks.launch import Launch
 from dplace.runtime.ranks.store import Client, TimedOut
 from dplace.runtime.ranks.verdict import Verdict
 
-__all__ = ["Leave", "Link", "Watch"]
+__all__ = ["Leave", "Link", "LinkClock", "Watch"]
 
 BEAT_S = 0.5
 TICK_S = 0.1
@@ -250,7 +250,7 @@ class Watch:
 
     def _judge(self) -> None:
         """Look again and again whether somebody is lost; see the process out when one is."""
-        links = _LinkClock()
+        links = LinkClock()
         looked_s = 0.0
         while not self._known.wait(TICK_S):
             if self._is_closed.is_set():
@@ -300,7 +300,7 @@ class _Beat:
         self.since_s = since_s
 
 
-class _LinkClock:
+class LinkClock:
     """Since when each link has had something to carry without delivering any of it."""
 
     def __init__(self) -> None:
@@ -312,7 +312,9 @@ class _LinkClock:
         """Return a link that has been at rest for too long with pieces on their way."""
         for link, (given, delivered) in links.items():
             before = self._since.get(link)
-            if given <= delivered or before is None or before[0] != delivered:
+            if given <= delivered:
+                self._since.pop(link, None)
+            elif before is None or before[0] != delivered:
                 self._since[link] = (delivered, now_s)
             elif now_s - before[1] > timeout_s:
                 return link

@@ -14,11 +14,23 @@ from dplace.plan.records import Plan
 from dplace.plan.write import write_plan_file
 from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.launch import Launch
+from dplace.runtime.ranks.session import RankSession
 from tests.command_line import Ended
 
-__all__ = ["ended", "free_port", "in_threads", "launches", "ranks", "written"]
+__all__ = [
+    "ended",
+    "errors",
+    "free_port",
+    "in_threads",
+    "launches",
+    "on_rank_0",
+    "ranks",
+    "written",
+]
 
 ADDRESS = "127.0.0.1"
+# torch asks for the name of each address that it connects to; a name server may be slow to answer.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 PATIENCE_S = 60.0
 
 Answer = TypeVar("Answer")
@@ -57,12 +69,12 @@ def in_threads(
 def ranks(
     folders: Sequence[Path], launched: Sequence[Launch], *options: str
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """Yield processes that run ``dplace run`` as ranks, each with its own copy of the plan."""
+    """Yield processes that run ``dplace -v run`` as ranks, each with its own copy of the plan."""
     with ExitStack() as stack:
         processes = []
         for folder, launch in zip(folders, launched, strict=True):
             process = subprocess.Popen(
-                [sys.executable, "-m", "dplace", "run", str(folder), *options],
+                [sys.executable, "-m", "dplace", "-v", "run", str(folder), *options],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -74,10 +86,26 @@ def ranks(
                     "MASTER_PORT": str(launch.port),
                 },
             )
-            stack.callback(process.wait)
+            stack.callback(process.communicate)
             stack.callback(process.kill)  # called before that; does nothing once it has ended
             processes.append(process)
         yield processes
+
+
+def on_rank_0(
+    launch: Launch, folder: Path, work: Callable[[RankSession], None], *, timeout_s: float = 20.0
+) -> None:
+    """Do something with the session of rank 0, which is this thread."""
+    with (
+        Gathering(launch, timeout_s=timeout_s) as gathering,
+        RankSession(folder, gathering) as session,
+    ):
+        work(session)
+
+
+def errors(end: Ended) -> list[str]:
+    """Return the lines of a rank that are no progress."""
+    return [line for line in end.err.splitlines() if not line.startswith("dplace: info: ")]
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:
