@@ -9,10 +9,10 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self, TypeVar
 
-from dplace.errors import DeviceLostError, DplaceError
+from dplace.errors import DplaceError
 from dplace.runtime.ranks.interface import choose_interface
 from dplace.runtime.ranks.launch import Launch
-from dplace.runtime.ranks.store import open_store
+from dplace.runtime.ranks.store import no_answer, open_store
 from dplace.runtime.ranks.verdict import verdict_of
 from dplace.runtime.ranks.watch import Leave, Watch
 
@@ -22,7 +22,6 @@ TERMINATED = 143
 """What a shell reports for a tool that SIGTERM ended: 128 + 15."""
 GRACE_S = 1.0
 """How long a rank that is told to end waits to hear that another one is lost, which is why."""
-MARGIN_S = 5.0
 
 Made = TypeVar("Made")
 
@@ -48,9 +47,10 @@ class Gathering:
         self.launch = launch
         self.timeout_s = timeout_s
         choose_interface(launch.address)
-        self.store, *others = _on_thread(
-            lambda: open_store(launch, timeout_s, clients=3), timeout_s + MARGIN_S
-        )
+        found = _on_thread(lambda: open_store(launch, timeout_s, clients=3), timeout_s)
+        if found is None:  # torch keeps no time where a host drops what is sent to it
+            raise no_answer(launch, timeout_s)
+        self.store, *others = found
         """For one thread at a time."""
         self.watch = Watch(launch, others, timeout_s=timeout_s, leave=leave)
         self._handlers: dict[int, object] = {}
@@ -59,7 +59,9 @@ class Gathering:
 
     def do(self, work: Callable[[], Made]) -> Made:
         """Return what ``work`` returns, done on a thread; raise if the run ends meanwhile."""
-        return _on_thread(work, None, self.watch)
+        found = _on_thread(work, None, self.watch)
+        assert found is not None
+        return found
 
     def tell(self, error: BaseException) -> None:
         """Let all ranks end for this error, unless there was another reason before."""
@@ -114,8 +116,15 @@ def _is_terminated(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code == TERMINATED
 
 
-def _on_thread(work: Callable[[], Made], limit_s: float | None, watch: Watch | None = None) -> Made:
-    """Return what ``work`` returns, without this thread being in native code meanwhile."""
+def _on_thread(
+    work: Callable[[], Made], limit_s: float | None, watch: Watch | None = None
+) -> Made | None:
+    """Return what ``work`` returns, without this thread being in native code meanwhile.
+
+    Args:
+        limit_s: How long to wait for it; then None is returned.
+        watch: Raises when the run ends meanwhile.
+    """
     found: list[Made] = []
     errors: list[BaseException] = []
     done = threading.Event()
@@ -131,11 +140,11 @@ def _on_thread(work: Callable[[], Made], limit_s: float | None, watch: Watch | N
     if watch is not None:
         watch.on_verdict(done.set)
     if not done.wait(limit_s):
-        raise DeviceLostError(f"lost rank 0: its store has not answered within {limit_s:g} s")
-    if errors and watch is not None and not isinstance(errors[0], DplaceError):
-        # A broken connection is named by the watch, which knows whose it was.
-        watch.wait_for_verdict(GRACE_S)
+        return None
     if watch is not None:
+        if errors and not isinstance(errors[0], DplaceError):
+            # A broken connection is named by the watch, which knows whose it was.
+            watch.wait_for_verdict(GRACE_S)
         watch.check()
     if errors:
         raise errors[0]

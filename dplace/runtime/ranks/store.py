@@ -6,7 +6,7 @@ nobody has to wait for.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from dplace.errors import DeviceLostError, InputError
 from dplace.runtime.ranks.launch import Launch
 from dplace.runtime.reason import reason
 
-__all__ = ["Client", "TimedOut", "open_store"]
+__all__ = ["Client", "TimedOut", "no_answer", "open_store"]
 
 TimedOut = dist.DistStoreError
 """What ``wait`` raises when the time is over; a connection that broke is another RuntimeError."""
@@ -73,14 +73,34 @@ def open_store(launch: Launch, timeout_s: float, *, clients: int) -> list[Client
         InputError: The port is not free.
         DeviceLostError: Nobody answers at the address.
     """
-    first = [_open(launch, timeout_s, is_server=True)] if launch.keeps_store else []
+    found = [_open(launch, timeout_s, is_server=True)] if launch.keeps_store else []
+    errors: list[BaseException] = []
+
+    def add() -> None:
+        try:
+            found.append(_open(launch, timeout_s, is_server=False))
+        except BaseException as error:
+            errors.append(error)
+
     # At once, for torch asks for the address's name with every connection; where no name server
-    # answers, that takes as long as the system is patient with one.
-    with ThreadPoolExecutor(clients) as threads:
-        others = threads.map(
-            lambda _: _open(launch, timeout_s, is_server=False), range(clients - len(first))
-        )
-        return [*first, *others]
+    # answers, that takes as long as the system is patient with one. On plain threads, for a pool's
+    # would have to end before the process can.
+    threads = [threading.Thread(target=add, daemon=True) for _ in range(clients - len(found))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return found
+
+
+def no_answer(launch: Launch, timeout_s: float) -> DeviceLostError:
+    """Return the error for an address where there is no store."""
+    return DeviceLostError(
+        f"lost rank 0: nobody answers at {launch.address}:{launch.port} within {timeout_s:g} s; is "
+        "rank 0 started, and can this host reach it?"
+    )
 
 
 def _open(launch: Launch, timeout_s: float, *, is_server: bool) -> Client:
@@ -101,9 +121,6 @@ def _open(launch: Launch, timeout_s: float, *, is_server: bool) -> Client:
             raise InputError(
                 f"MASTER_PORT: {place} is in use by another program; give another port"
             ) from error
-        raise DeviceLostError(
-            f"lost rank 0: nobody answers at {place} within {timeout_s:g} s; is rank 0 started, "
-            "and can this host reach it?"
-        ) from error
+        raise no_answer(launch, timeout_s) from error
     # A name, so that what is left of an attempt that failed is not taken for this one's.
     return Client(PrefixStore(f"dplace/{launch.attempt}", store))

@@ -74,6 +74,7 @@ class Watch:
         self._is_seen = threading.Event()
         self._is_closed = threading.Event()
         self._is_meeting = True
+        self._has_heard = threading.Event()
         self._beats: dict[int, _Beat] = {}
         self._polled_s = time.perf_counter()
         self._silent_s = 0.0
@@ -158,9 +159,15 @@ class Watch:
                 thread.join(CLOSE_S)
 
     def linger(self) -> None:
-        """Keep the store until the others know why the run is over."""
+        """Stay until all ranks can know why the run is over.
+
+        Others tell the keeper of the store that they do, and the keeper waits for that.
+        """
         verdict = self._verdict
-        if verdict is None or not self.launch.keeps_store:
+        if verdict is None:
+            return
+        if not self.launch.keeps_store:
+            self._has_heard.wait(CLOSE_S)
             return
         expected = self.launch.size - (verdict.lost is not None and verdict.lost > 0)
         until_s = time.perf_counter() + LINGER_S
@@ -226,11 +233,13 @@ class Watch:
                 if found:  # else it is this rank that has no more to do
                     self._adopt(Verdict.from_text(found))
                     store.add(ACKS, 1)
+                self._has_heard.set()
                 return
             except TimedOut:
                 continue
             except RuntimeError:
                 self._adopt(self._store_loss())
+                self._has_heard.set()
                 return
 
     def _beat(self, number: int) -> str:
