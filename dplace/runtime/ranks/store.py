@@ -17,17 +17,14 @@ from dplace.errors import DeviceLostError, InputError
 from dplace.runtime.ranks.launch import Launch
 from dplace.runtime.reason import reason
 
-__all__ = ["Client", "TimedOut", "no_answer", "open_store"]
-
-TimedOut = dist.DistStoreError
-"""What ``wait`` raises when the time is over; a connection that broke is another RuntimeError."""
+__all__ = ["Client", "no_answer", "open_store"]
 
 
 class Client:
     """A connection with the store of its own, for one thread at a time.
 
     Every call raises RuntimeError when the connection breaks, and hangs while the server is
-    stopped; ``wait`` raises ``TimedOut`` as well.
+    stopped.
     """
 
     def __init__(self, store: Store) -> None:
@@ -58,11 +55,7 @@ class Client:
         return self.store.check(keys)
 
     def wait(self, keys: list[str], seconds: float) -> None:
-        """Wait until all keys are there.
-
-        Raises:
-            TimedOut: They are not after so many seconds.
-        """
+        """Wait until all keys are there; raise RuntimeError if they are not after so long."""
         self.store.wait(keys, timedelta(seconds=seconds))
 
 

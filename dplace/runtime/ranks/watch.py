@@ -16,12 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dplace.runtime.ranks.launch import Launch
-from dplace.runtime.ranks.store import Client, TimedOut
+from dplace.runtime.ranks.store import Client
 from dplace.runtime.ranks.verdict import Verdict
 
 __all__ = ["Leave", "Link", "LinkClock", "Watch"]
 
 BEAT_S = 0.5
+FOREVER_S = 1e7
 TICK_S = 0.1
 TELL_S = 2.0
 """How long the store may take to say whose reason was first; the store itself may be lost."""
@@ -54,7 +55,8 @@ class Watch:
         """Start to watch.
 
         Args:
-            clients: Two of the store, for this watch alone.
+            clients: Two of the store, for this watch alone: torch warns of every wait that is
+                in vain, so one does nothing but wait.
             timeout_s: How long a rank may be silent, or a link carry nothing.
             leave: Called when the process does not end by itself after a verdict.
         """
@@ -69,6 +71,7 @@ class Watch:
         self._leave = leave
         self._lock = threading.Lock()
         self._known = threading.Event()
+        self._is_over = threading.Event()
         self._verdict: Verdict | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._is_seen = threading.Event()
@@ -78,10 +81,10 @@ class Watch:
         self._beats: dict[int, _Beat] = {}
         self._polled_s = time.perf_counter()
         self._silent_s = 0.0
-        self._teller, client = clients
+        self._client, listener = clients
         self._threads = [
             threading.Thread(target=work, name="dplace watch", daemon=True)
-            for work in (lambda: self._pulse(client), self._judge)
+            for work in (self._pulse, lambda: self._listen(listener), self._judge)
         ]
         for thread in self._threads:
             thread.start()
@@ -130,9 +133,9 @@ class Watch:
         def ask() -> None:
             ends = [f"{END}/{rank}" for rank in range(self.launch.size)]
             try:
-                found = self._teller.first(END, verdict.to_text())
+                found = self._client.first(END, verdict.to_text())
                 for end in ends:
-                    self._teller.set(end, found.decode())
+                    self._client.set(end, found.decode())
             except RuntimeError:
                 # Whoever else seems lost, the store has gone, and where it is has gone with it.
                 own = verdict if self.launch.agent_has_store else self._store_loss()
@@ -153,8 +156,9 @@ class Watch:
         if self._is_closed.is_set():
             return
         self._is_closed.set()
+        self._is_over.set()
         if self._verdict is None:
-            self._in_background(lambda: self._teller.set(f"{END}/{self.launch.rank}", ""), CLOSE_S)
+            self._in_background(lambda: self._client.set(f"{END}/{self.launch.rank}", ""), CLOSE_S)
             for thread in self._threads:
                 thread.join(CLOSE_S)
 
@@ -173,7 +177,7 @@ class Watch:
         until_s = time.perf_counter() + LINGER_S
 
         def wait() -> None:
-            while time.perf_counter() < until_s and self._teller.add(ACKS, 0) < expected:
+            while time.perf_counter() < until_s and self._client.add(ACKS, 0) < expected:
                 time.sleep(ACK_S)
 
         self._in_background(wait, LINGER_S)
@@ -197,6 +201,7 @@ class Watch:
             self._verdict = verdict
             callbacks = list(self._callbacks)
         self._known.set()
+        self._is_over.set()
         for callback in callbacks:
             callback()
 
@@ -214,33 +219,36 @@ class Watch:
             lost=0,
         )
 
-    def _pulse(self, store: Client) -> None:
-        """Beat, listen and read the others' beats until the run is over."""
+    def _pulse(self) -> None:
+        """Beat and read the others' beats until the run is over."""
+        others = [rank for rank in range(self.launch.size) if rank != self.launch.rank]
         number = 0
-        own, end = f"beat/{self.launch.rank}", f"{END}/{self.launch.rank}"
-        while self._verdict is not None or not self._is_closed.is_set():
+        while self._verdict is None and not self._is_closed.is_set():
+            number += 1
             try:
-                number += 1
-                store.set(own, self._beat(number))
+                self._client.set(f"beat/{self.launch.rank}", self._beat(number))
                 beats: dict[int, bytes] = {}
                 if not self._is_meeting:
-                    others = [r for r in range(self.launch.size) if r != self.launch.rank]
-                    texts = store.get_all([f"beat/{rank}" for rank in others])
+                    texts = self._client.get_all([f"beat/{rank}" for rank in others])
                     beats = dict(zip(others, texts, strict=True))
-                self._read(beats)
-                store.wait([end], BEAT_S)
-                found = store.get(end)
-                if found:  # else it is this rank that has no more to do
-                    self._adopt(Verdict.from_text(found))
-                    store.add(ACKS, 1)
-                self._has_heard.set()
-                return
-            except TimedOut:
-                continue
             except RuntimeError:
                 self._adopt(self._store_loss())
-                self._has_heard.set()
                 return
+            self._read(beats)
+            self._is_over.wait(BEAT_S)
+
+    def _listen(self, client: Client) -> None:
+        """Wait for the end of the run, or of this rank's part in it."""
+        end = f"{END}/{self.launch.rank}"
+        try:
+            client.wait([end], FOREVER_S)
+            found = client.get(end)
+            if found:  # else it is this rank that has no more to do
+                self._adopt(Verdict.from_text(found))
+                client.add(ACKS, 1)
+        except RuntimeError:
+            self._adopt(self._store_loss())
+        self._has_heard.set()
 
     def _beat(self, number: int) -> str:
         given = [[*link, count] for link, count in list(self.given.items())]
