@@ -25,8 +25,9 @@ from dplace.runtime.reason import reason
 __all__ = [
     "CPU_PROVIDER",
     "RunDevice",
+    "cores_of",
     "open_session",
-    "resolve_device",
+    "provider_of",
     "resolve_devices",
     "session_options",
     "usable_cores",
@@ -232,7 +233,7 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
         for device in plan.devices
     ]
     on_cpu = [device for device, provider in driven if provider == CPU_PROVIDER]
-    cores = _cores(on_cpu)
+    cores = cores_of(on_cpu)
     return tuple(
         RunDevice(
             name=device.name, provider=provider, index=device.index, core=cores.get(device.name)
@@ -241,40 +242,19 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
     )
 
 
-def resolve_device(
-    plan: Plan, number: int, *, together: Sequence[int], allow_cpu: bool
-) -> RunDevice:
-    """Return one device of ``plan`` as it is driven by a process of its own.
-
-    Args:
-        number: Which of the plan's.
-        together: Numbers of those whose processes are on this machine, among them its own.
+def provider_of(device: PlannedDevice, *, allow_cpu: bool) -> str:
+    """Return the provider that a device of a plan is driven by on this machine.
 
     Raises:
         DplaceError: The device is not here, and the CPU may not stand in for it.
     """
-    device = plan.devices[number]
     missing = _missing([device])
-    if missing and not allow_cpu:
+    if not missing:
+        return device.provider
+    if not allow_cpu:
         raise DplaceError(_not_here(*missing[0]))
-    if missing:
-        LOGGER.warning("the CPU stands in for %s", device.name)
-    # As if one process drove them all; another's stand-in gets a core only if it is one for sure.
-    cores = _cores(
-        [
-            plan.devices[other]
-            for other in together
-            if plan.devices[other].provider == CPU_PROVIDER or allow_cpu
-        ],
-        say=number == min(together),
-    )
-    provider = CPU_PROVIDER if missing else device.provider
-    return RunDevice(
-        name=device.name,
-        provider=provider,
-        index=device.index,
-        core=cores.get(device.name) if provider == CPU_PROVIDER else None,
-    )
+    LOGGER.warning("the CPU stands in for %s", device.name)
+    return CPU_PROVIDER
 
 
 def _not_here(name: str, why: str) -> str:
@@ -304,7 +284,7 @@ def _missing(devices: Sequence[PlannedDevice]) -> list[tuple[str, str]]:
     return missing
 
 
-def _cores(devices: Sequence[PlannedDevice], *, say: bool = True) -> dict[str, int]:
+def cores_of(devices: Sequence[PlannedDevice], *, say: bool = True) -> dict[str, int]:
     """Return the core of each CPU device: the one it is numbered by, if all of those are here.
 
     Args:

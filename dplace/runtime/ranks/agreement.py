@@ -16,18 +16,20 @@ from pathlib import Path
 
 import onnxruntime
 import torch
+from torch.distributed import is_nccl_available
 
 from dplace.errors import DplaceError, PlanError
 from dplace.plan.folder import PLAN_FILE
 from dplace.plan.read import check_files, read_plan
 from dplace.plan.records import Plan
-from dplace.runtime.devices import usable_cores
+from dplace.runtime.devices import provider_of
 from dplace.runtime.fingerprint import check_fingerprint
 from dplace.runtime.ranks.gathering import Gathering
 
 __all__ = ["Hello", "agree", "read_together"]
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+NCCL_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 WAIT_S = 0.05
 SHOWN_DIGITS = 12
 
@@ -46,15 +48,19 @@ class Hello:
     byte_order: str = sys.byteorder
     machine: str = ""
     """Equal for ranks on one machine, whatever names and networks they see it by."""
-    cores: tuple[int, ...] = ()
+    provider: str = ""
+    """What its device is driven by."""
+    has_nccl: bool = False
+    """Whether torch can send from that device's memory and receive into it."""
 
 
 def read_together(
-    folder: Path, gathering: Gathering, *, verify: bool
+    folder: Path, gathering: Gathering, *, allow_cpu: bool = False, verify: bool = True
 ) -> tuple[Plan, tuple[Hello, ...]]:
     """Return the plan, after all ranks have found that they can run it together.
 
     Args:
+        allow_cpu: Let the CPU stand in for a device that is not where its rank runs.
         verify: Compare the digests of the files of this rank's device; those of others need not be
             here.
 
@@ -63,7 +69,8 @@ def read_together(
 
     Raises:
         PlanError: The plan is broken, another one than other ranks hold, for another number of
-            ranks, bound to another machine; or the ranks run versions that do not fit together.
+            ranks, bound to another machine; the ranks run versions that do not fit together; or a
+            device is not where its rank runs.
         DeviceLostError: A rank did not come.
     """
     rank, size = gathering.launch.rank, gathering.launch.size
@@ -74,7 +81,8 @@ def read_together(
         if verify:
             check_files(plan, folder, device=plan.devices[rank].name)
         check_fingerprint(plan)
-        hello = _hello(folder)
+        provider = provider_of(plan.devices[rank], allow_cpu=allow_cpu)
+        hello = _hello(folder, provider)
     except DplaceError as error:
         hello = Hello(problem=str(error))
     names = _names(plan, size)
@@ -156,7 +164,7 @@ def _names(plan: Plan | None, size: int) -> list[str]:
     ]
 
 
-def _hello(folder: Path) -> Hello:
+def _hello(folder: Path, provider: str) -> Hello:
     content = (folder / PLAN_FILE).read_bytes()
     return Hello(
         digest=hashlib.sha256(content).hexdigest(),
@@ -164,7 +172,8 @@ def _hello(folder: Path) -> Hello:
         onnxruntime=onnxruntime.__version__,
         torch=torch.__version__,
         machine=_machine(),
-        cores=usable_cores(),
+        provider=provider,
+        has_nccl=provider in NCCL_PROVIDERS and torch.cuda.is_available() and is_nccl_available(),
     )
 
 
@@ -194,7 +203,6 @@ def _exchange(gathering: Gathering, hello: Hello, names: Sequence[str]) -> tuple
                 )
                 gathering.watch.check()
             time.sleep(WAIT_S)
-        found = [json.loads(text) for text in store.get_all(keys)]
-        return tuple(Hello(**{**fields, "cores": tuple(fields["cores"])}) for fields in found)
+        return tuple(Hello(**json.loads(text)) for text in store.get_all(keys))
 
     return gathering.do(exchange)

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dplace.runtime.copies import copy_from
+from dplace.runtime.devices import RunDevice
 from dplace.runtime.events import RunEvent
 from dplace.runtime.ranks.message import Header, Kind, Message
-from dplace.runtime.ranks.payload import decode, messages_of, order_of, room_for
+from dplace.runtime.ranks.payload import decode, goes_directly, messages_of, order_of, room_for
 from dplace.runtime.ranks.wire import Wire
 from dplace.runtime.values import Held, to_python
 
@@ -35,6 +37,8 @@ class Ends(NamedTuple):
     """Is told of each value that was sent or received."""
     failed: Callable[[int, Exception], None]
     """Is told of an error on the link to or from a rank."""
+    device: RunDevice
+    """This rank's."""
 
 
 class Parcel(NamedTuple):
@@ -108,9 +112,10 @@ class Sender:
             return item.header.kind is not Kind.BYE
         ends, (source, target) = self._ends, self._wire.link
         started_s = time.perf_counter()
-        messages = messages_of(
-            item.held, value=item.value, request=item.request, session=ends.session()
-        )
+        held = item.held
+        if not (ends.device.is_cpu or (self._wire.is_direct and goes_directly(held))):
+            held = copy_from(None)(held)
+        messages = messages_of(held, value=item.value, request=item.request, session=ends.session())
         for message in messages:
             self._wire.send(message)
         ends.record(
@@ -169,12 +174,12 @@ class Receiver:
 
     def _receive(self, source: int) -> bool:
         """Take one value or order; return whether more may follow."""
-        started_s = 0.0
+        ends, started_s = self._ends, 0.0
 
         def room(header: Header) -> tuple[Held, Any]:
             nonlocal started_s
-            started_s = time.perf_counter()
-            return room_for(header)
+            started_s = started_s or time.perf_counter()
+            return room_for(header, ends.device)
 
         message, room_made = self._wire.receive(room)
         header = message.header
@@ -188,10 +193,9 @@ class Receiver:
         if header.kind is Kind.SEQUENCE:
             held = []
             for _ in range(header.shape[0]):
-                element, made = self._wire.receive(room_for)
+                element, made = self._wire.receive(room)
                 size += element.header.size_bytes
                 held.append(to_python(decode(element.header, made, element.payload)))
-        ends = self._ends
         ends.record(
             RunEvent(
                 kind="receive",

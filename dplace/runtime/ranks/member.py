@@ -10,22 +10,23 @@ from typing import Any
 
 import onnxruntime
 
-from dplace.runtime.copies import copy_from
-from dplace.runtime.devices import resolve_device
+from dplace.plan.records import Plan
+from dplace.runtime.devices import CPU_PROVIDER, RunDevice, cores_of
 from dplace.runtime.events import RunEvent
 from dplace.runtime.part import LoadedPart
-from dplace.runtime.ranks.agreement import read_together
+from dplace.runtime.ranks.agreement import Hello, read_together
 from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.inbox import Inbox
 from dplace.runtime.ranks.link import FIRST, Ends, Parcel, Receiver, Sender
 from dplace.runtime.ranks.payload import order_message
 from dplace.runtime.ranks.route import Crossing, RankRoute, Turn, Values, plan_links, rank_routes
 from dplace.runtime.ranks.verdict import verdict_of
-from dplace.runtime.ranks.wire import join_ranks, leave_ranks, make_wires
+from dplace.runtime.ranks.watch import Link
+from dplace.runtime.ranks.wire import Wire, join_ranks, leave_ranks, make_wires
 from dplace.runtime.values import Held
 from dplace.runtime.worker import part_failure
 
-__all__ = ["Member"]
+__all__ = ["Member", "run_device"]
 
 JOIN_S = 2.0
 """How long threads of links may take to end when the run is over."""
@@ -50,14 +51,10 @@ class Member:
         """
         self.gathering = gathering
         self.rank = gathering.launch.rank
-        self.plan, hellos = read_together(folder, gathering, verify=verify)
-        own = hellos[self.rank].machine
-        self.device = resolve_device(
-            self.plan,
-            self.rank,
-            together=[rank for rank, hello in enumerate(hellos) if hello.machine == own],
-            allow_cpu=allow_cpu,
+        self.plan, self._hellos = read_together(
+            folder, gathering, allow_cpu=allow_cpu, verify=verify
         )
+        self.device = run_device(self.plan, self.rank, self._hellos)
         self.values = Values(self.plan)
         self.busy_s = 0.0
         """Time spent in parts so far."""
@@ -66,7 +63,6 @@ class Member:
         self.is_recording = False
         self._events: list[RunEvent] = []
         self.inbox = Inbox(gathering.watch.check)
-        self._to_host = copy_from(None)
         self._options = onnxruntime.RunOptions()
         gathering.watch.on_verdict(self._stop)
         self._routes: dict[tuple[tuple[str, ...], frozenset[str]], tuple[RankRoute, ...]] = {}
@@ -94,16 +90,17 @@ class Member:
         gathering = self.gathering
         watch, launch = gathering.watch, gathering.launch
         links = plan_links(self.plan)
+        direct = {link for link in links if all(self._hellos[end].has_nccl for end in link)}
 
-        def connect() -> Mapping[tuple[int, int], Any]:
+        def connect() -> Mapping[Link, Wire]:
             self._has_joined = join_ranks(
-                launch, gathering.store.store, gathering.timeout_s, with_nccl=False
+                launch, gathering.store.store, gathering.timeout_s, with_nccl=bool(direct)
             )
             return make_wires(
                 links,
                 self.rank,
                 gathering.timeout_s,
-                on_device=lambda link: False,
+                direct=direct,
                 given=watch.given,
                 delivered=watch.delivered,
             )
@@ -114,6 +111,7 @@ class Member:
             session=self.any_session,
             record=self._record,
             failed=self._link_failed,
+            device=self.device,
         )
         for (source, target), wire in gathering.do(connect).items():
             if source == self.rank:
@@ -173,7 +171,7 @@ class Member:
         self._senders[target].put(order_message(content), FIRST)
 
     def send(self, held: Held, crossing: Crossing, request: int) -> None:
-        """Have a value in host memory sent that is ready now."""
+        """Have a value sent that is ready now."""
         parcel = Parcel(value=crossing.value, request=request, held=held)
         self._senders[crossing.target].put(parcel, crossing.priority)
 
@@ -201,12 +199,8 @@ class Member:
         ended_s = time.perf_counter()
         self.busy_s += ended_s - started_s
         self.calls += 1
-        leaving = results
-        if not self.device.is_cpu:
-            copied = {at for at, _ in turn.sends}
-            leaving = [self._to_host(r) if at in copied else r for at, r in enumerate(results)]
         for at, crossing in turn.sends:
-            self.send(leaving[at], crossing, request)
+            self.send(results[at], crossing, request)
         self.inbox.keep(request, turn.writes, results)
         self._record(
             RunEvent(
@@ -240,3 +234,14 @@ class Member:
             os.sched_setaffinity(0, self._cores)
         self._parts.clear()
         self._routes.clear()
+
+
+def run_device(plan: Plan, rank: int, hellos: Sequence[Hello]) -> RunDevice:
+    """Return a rank's device as it is driven here, with a core that no other rank here has."""
+    device, own = plan.devices[rank], hellos[rank]
+    here = [other for other, hello in enumerate(hellos) if hello.machine == own.machine]
+    core: int | None = None
+    if own.provider == CPU_PROVIDER:
+        on_cpu = [plan.devices[other] for other in here if hellos[other].provider == CPU_PROVIDER]
+        core = cores_of(on_cpu, say=rank == here[0]).get(device.name)
+    return RunDevice(name=device.name, provider=own.provider, index=device.index, core=core)

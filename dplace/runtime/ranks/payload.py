@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnxruntime
+import torch
 from numpy.typing import NDArray
+from torch.utils.dlpack import from_dlpack
 
 from dplace.errors import DplaceError
+from dplace.runtime.devices import RunDevice
 from dplace.runtime.ranks.message import Buffer, Header, Kind, Message
 from dplace.runtime.values import (
     CPU,
@@ -26,12 +30,24 @@ from dplace.runtime.values import (
     to_python,
 )
 
-__all__ = ["crosses", "decode", "messages_of", "order_message", "order_of", "room_for"]
+__all__ = [
+    "crosses",
+    "decode",
+    "device_bytes",
+    "goes_directly",
+    "messages_of",
+    "order_message",
+    "order_of",
+    "room_for",
+]
 
-LENGTH = struct.Struct("<I")
+
 COMPLEX = (14, 15)
 TYPES = {f"tensor({name})" for name, (number, _) in DTYPES.items() if number not in COMPLEX}
 """All tensor types of ONNX but the complex ones, which onnxruntime makes no values of."""
+DIRECT_TYPES = {number for number, _ in DTYPES.values() if number <= 16} - {STRING, *COMPLEX}
+"""Those up to bfloat16, which DLPack has names for."""
+LENGTH = struct.Struct("<I")
 
 
 def crosses(type_name: str) -> bool:
@@ -83,16 +99,24 @@ def messages_of(held: Held, *, value: int, request: int, session: Any = None) ->
     return found
 
 
-def room_for(header: Header) -> tuple[Held, Buffer]:
+def room_for(header: Header, device: RunDevice | None = None) -> tuple[Held, Buffer]:
     """Return what a payload is received into: for a tensor its own memory.
+
+    Args:
+        device: Where a payload that comes from an accelerator's memory goes.
 
     Returns:
         The value, None where it is only made of the payload, and the memory.
     """
     if header.kind is Kind.TENSOR:
+        place = CPU
+        if header.is_on_device and device is not None:
+            place = onnxruntime.OrtDevice.make(device.memory, device.index)._get_c_device()
         held = NativeValue.ortvalue_from_shape_and_onnx_type(
-            list(header.shape), header.element_type, CPU
+            list(header.shape), header.element_type, place
         )
+        if header.is_on_device:
+            return held, device_bytes(held)
         return held, _memory(held.data_ptr(), header.size_bytes)
     return None, bytearray(header.size_bytes)
 
@@ -116,6 +140,16 @@ def order_of(payload: Buffer) -> dict[str, Any]:
     return content
 
 
+def goes_directly(held: Held) -> bool:
+    """Return whether torch has a name for a value's type, so that its bytes can be had anywhere."""
+    return type(held) is NativeValue and held.is_tensor() and held.element_type() in DIRECT_TYPES
+
+
+def device_bytes(held: NativeValue) -> torch.Tensor:
+    """Return the memory of a tensor that goes directly as bytes of torch's; nothing is copied."""
+    return from_dlpack(held.to_dlpack()).reshape(-1).view(torch.uint8)
+
+
 def _tensor(held: NativeValue, owner: object, value: int, request: int) -> Message:
     shape: tuple[int, ...] = tuple(held.shape())
     number: int = held.element_type()
@@ -127,7 +161,10 @@ def _tensor(held: NativeValue, owner: object, value: int, request: int) -> Messa
         element_type=number,
         shape=shape,
         size_bytes=size,
+        is_on_device=held.device_name().lower() != "cpu",
     )
+    if header.is_on_device:
+        return Message(header=header, payload=device_bytes(held), owner=owner)
     payload = _memory(held.data_ptr(), size) if size else bytearray()
     return Message(header=header, payload=payload, owner=owner)
 

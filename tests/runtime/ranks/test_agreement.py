@@ -11,9 +11,11 @@ import pytest
 
 from dplace.errors import DeviceLostError, DplaceError, InputError, PlanError
 from dplace.plan.records import Plan
+from dplace.runtime.devices import CPU_PROVIDER
 from dplace.runtime.ranks.agreement import Hello, agree, read_together
 from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.launch import Launch
+from dplace.runtime.ranks.member import run_device
 from tests.runtime.ranks.processes import free_port, in_threads, launches, written
 
 HELLO = Hello(digest="ab" * 32, dplace="1.0", onnxruntime="1.20.1", torch="2.6.0+cpu")
@@ -52,7 +54,7 @@ NAMES = ("rank 0 (cpu:0)", "rank 1 (cpu:1)", "rank 2 (cpu:2)")
             ),
         ),
         ({"problem": "the disk is gone"}, "rank 1 (cpu:1): the disk is gone"),
-        ({"onnxruntime": "1.20.2", "torch": "2.6.1", "machine": "another", "cores": (3,)}, None),
+        ({"onnxruntime": "1.20.2", "torch": "2.6.1", "machine": "another"}, None),
     ],
 )
 def test_the_rank_that_differs_is_named(changes: dict[str, Any], expected: str | None) -> None:
@@ -89,7 +91,7 @@ def test_ranks_with_the_files_of_their_own_devices_agree(
                 shutil.copy(tmp_path / part.file, folder / part.file)
 
     def read(gathering: Gathering) -> Plan:
-        return read_together(folders[gathering.launch.rank], gathering, verify=True)[0]
+        return read_together(folders[gathering.launch.rank], gathering)[0]
 
     assert in_threads(read, 2) == [there_and_back, there_and_back]
     (folders[1] / "parts" / "middle.onnx").write_bytes(b"changed")
@@ -105,7 +107,7 @@ def test_different_plans_end_all_ranks(there_and_back: Plan, tmp_path: Path) -> 
     written(dataclasses.replace(there_and_back, policy="another"), folders[1])
     said = messages(
         in_threads(
-            lambda gathering: read_together(folders[gathering.launch.rank], gathering, verify=True),
+            lambda gathering: read_together(folders[gathering.launch.rank], gathering),
             2,
         )
     )
@@ -116,9 +118,7 @@ def test_different_plans_end_all_ranks(there_and_back: Plan, tmp_path: Path) -> 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_wrong_number_of_ranks_ends_them(size: int, there_and_back: Plan, tmp_path: Path) -> None:
     folder = written(there_and_back, tmp_path)
-    said = messages(
-        in_threads(lambda gathering: read_together(folder, gathering, verify=True), size)
-    )
+    said = messages(in_threads(lambda gathering: read_together(folder, gathering), size))
     started = "1 rank was" if size == 1 else "3 ranks were"
     assert set(said) == {
         (
@@ -132,7 +132,7 @@ def test_a_rank_that_has_no_plan_ends_all(there_and_back: Plan, tmp_path: Path) 
     folders = [written(there_and_back, tmp_path), tmp_path / "nowhere"]
     said = messages(
         in_threads(
-            lambda gathering: read_together(folders[gathering.launch.rank], gathering, verify=True),
+            lambda gathering: read_together(folders[gathering.launch.rank], gathering),
             2,
         )
     )
@@ -141,6 +141,45 @@ def test_a_rank_that_has_no_plan_ends_all(there_and_back: Plan, tmp_path: Path) 
     assert said[0].replace(" (cpu:1)", "") == (
         f"rank 1: {folders[1]}: expected a plan folder, there is none"
     )
+
+
+def test_a_device_that_is_not_where_its_rank_runs_ends_all(
+    there_and_back: Plan, tmp_path: Path
+) -> None:
+    first, second = there_and_back.devices
+    gpu = dataclasses.replace(second, provider="NoSuchExecutionProvider")
+    folder = written(dataclasses.replace(there_and_back, devices=(first, gpu)), tmp_path)
+    (said, _) = messages(in_threads(lambda gathering: read_together(folder, gathering), 2))
+    assert said == (
+        "rank 1 (cpu:1): device cpu:1: not on this machine (this onnxruntime has no "
+        "NoSuchExecutionProvider); give --allow-cpu to let a CPU stand in for it"
+    )
+    for result in in_threads(
+        lambda gathering: read_together(folder, gathering, allow_cpu=True)[1][1].provider, 2
+    ):
+        assert result == CPU_PROVIDER
+
+
+def test_ranks_of_one_machine_have_cores_of_their_own_whatever_their_hosts(
+    there_and_back: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dplace.runtime.devices.usable_cores", lambda: (3, 5))
+    plan = dataclasses.replace(
+        there_and_back,
+        devices=tuple(
+            dataclasses.replace(device, host=host, index=0)
+            for host, device in enumerate(there_and_back.devices)
+        ),
+    )
+
+    def cores(*machines: str) -> list[int | None]:
+        hellos = [
+            dataclasses.replace(HELLO, machine=name, provider=CPU_PROVIDER) for name in machines
+        ]
+        return [run_device(plan, rank, hellos).core for rank in range(2)]
+
+    assert cores("a", "a") == [3, 5]
+    assert cores("a", "b") == [3, 3]
 
 
 def test_a_rank_that_does_not_come_is_lost(there_and_back: Plan, tmp_path: Path) -> None:
@@ -152,7 +191,7 @@ def test_a_rank_that_does_not_come_is_lost(there_and_back: Plan, tmp_path: Path)
         ),
         Gathering(launch, timeout_s=1.0) as gathering,
     ):
-        read_together(folder, gathering, verify=True)
+        read_together(folder, gathering)
 
 
 def test_what_fails_on_rank_0_before_the_others_hear_of_it_ends_them(
@@ -163,7 +202,7 @@ def test_what_fails_on_rank_0_before_the_others_hear_of_it_ends_them(
     def work(gathering: Gathering) -> None:
         if gathering.launch.rank == 0:
             raise InputError("x.npz: there is no such file")
-        read_together(folder, gathering, verify=True)
+        read_together(folder, gathering)
 
     first, second = in_threads(work, 2)
     assert isinstance(first, InputError)

@@ -15,6 +15,8 @@ from dplace.runtime.ranks.message import HEADER_BYTES, INLINE_BYTES, Header, Kin
 from dplace.runtime.ranks.payload import (
     crosses,
     decode,
+    device_bytes,
+    goes_directly,
     messages_of,
     order_message,
     order_of,
@@ -75,6 +77,18 @@ def test_bytes_go_as_they_lie_in_memory() -> None:
     (message,) = messages_of(hold(array)[0], value=0, request=0)
     array[0] = 4.0  # no copy was made
     assert bytes(memoryview(message.payload).cast("B")) == array.tobytes()
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_torch_sees_the_bytes_of_what_goes_directly(name: str) -> None:
+    held = copy_in(np.array([[1, 0, 1]]).astype(DTYPES[name][1]))
+    assert goes_directly(held) is (DTYPES[name][0] <= 16)
+    if goes_directly(held):
+        (message,) = messages_of(held, value=0, request=0)
+        seen = device_bytes(held)
+        assert seen.numpy().tobytes() == bytes(memoryview(message.payload).cast("B"))
+        seen.zero_()
+        assert not to_python(held).any()  # it is the same memory
 
 
 @pytest.mark.parametrize(
