@@ -1,6 +1,6 @@
 """``dplace compare``: policies side by side, on models and on cost graphs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -50,6 +50,14 @@ Seeds = Annotated[
         help="Decide K times, with seeds 0 to K-1; the best and the mean are shown.",
     ),
 ]
+CommOrder = Annotated[
+    Literal["best", "fifo", "random", "tic", "tac", "critical-path", "searched", "all"],
+    typer.Option(
+        "--comm-order",
+        help="In which order transfers go, as in dplace place; all has a row for each order, on "
+        "one placement.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -72,6 +80,7 @@ def compare(
     format: Format = None,
     evaluations: Evaluations = None,
     seeds: Seeds = 1,
+    comm_order: CommOrder = "best",
     dim: Dim = None,
     pin: Pin = None,
     optimize: Optimize = "auto",
@@ -89,6 +98,11 @@ def compare(
     best is above the lower bound, Speed how often it goes into the time of the best single device;
     Sent, Bytes and Peak are its transfers and the memory of its fullest device; Evals and s are
     what a decision took. A model that fails is named, and the command ends with 1.
+
+    Example: dplace compare model.onnx --cluster 2xV100@pcie3 --policies auto --comm-order all
+
+    Rate is how many results a second come at the best makespan, Straggling the longest time that a
+    device waits for others at its end, as a share of the makespan.
     """
     sources, dims, pins = [check_model(model) for model in models], parse_dims(dim), parse_pins(pin)
     names = [name.strip() for name in policies.split(",") if name.strip()]
@@ -106,6 +120,7 @@ def compare(
             format=format,
             evaluations=evaluations,
             seeds=seeds,
+            comm_order=comm_order,
             dims=dims,
             pins=pins,
             optimize=optimize,

@@ -12,6 +12,7 @@ from dplace.errors import InputError, UsageError
 
 __all__ = [
     "Cluster",
+    "CommOrder",
     "Dim",
     "Evaluations",
     "Format",
@@ -28,6 +29,8 @@ __all__ = [
     "Policy",
     "Profile",
     "Seed",
+    "WeightHome",
+    "Weights",
     "check_model",
     "parse_dims",
     "parse_pins",
@@ -106,6 +109,15 @@ Evaluations = Annotated[
         help="How many placements the policy may simulate; without it, the policy's own number.",
     ),
 ]
+CommOrder = Annotated[
+    Literal["best", "fifo", "random", "tic", "tac", "critical-path", "searched"],
+    typer.Option(
+        "--comm-order",
+        help="In which order transfers go that wait for a link: first come first served, at "
+        "random, by TIC or TAC, by the path that waits for them; best takes what the simulator "
+        "finds best of these, searched improves that.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Seed of every random choice.")
 ]
@@ -165,6 +177,23 @@ Profile = Annotated[
         show_default=False,
         help="Measured times that dplace profile -o wrote; looked at before those that it has "
         "stored; may be given several times.",
+    ),
+]
+Weights = Annotated[
+    Literal["resident", "stream", "auto"],
+    typer.Option(
+        "--weights",
+        help="Whether weights stay on the devices that read them, or are sent there for each "
+        "request, into room of a fixed size, and freed after their use; auto sends those that do "
+        "not fit.",
+    ),
+]
+WeightHome = Annotated[
+    str,
+    typer.Option(
+        "--weight-home",
+        metavar="DEVICE",
+        help="Where weights lie that are sent: a device, or host for the host's memory.",
     ),
 ]
 OptLevel = Annotated[

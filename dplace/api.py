@@ -1,9 +1,10 @@
 """The road of one model as functions: place, simulate, compare, profile, run, inspect and others.
 
-This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_graph.py (graphs
-with given costs), api_compare.py, api_profile.py, api_run.py and api_learn.py with
-api_learn_models.py (policies that are learned), the only modules beside the command line that know
-all rooms. Whatever takes long to import is imported by the function that needs it.
+This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_weights.py (which
+of its weights are streamed), api_graph.py (graphs with given costs), api_simulate.py,
+api_compare.py, api_profile.py, api_run.py and api_learn.py with api_learn_models.py (policies that
+are learned), the only modules beside the command line that know all rooms. Whatever takes long to
+import is imported by the function that needs it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from dplace.api_graph import (
     checked_objective,
     graph_answer,
     graph_problem,
-    simulate_graph,
+    is_graph,
 )
 from dplace.api_learn import finetune, pretrain, shipped_policies
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
 from dplace.api_run import launch_lines, run, run_ranks
+from dplace.api_simulate import simulate
+from dplace.api_weights import place_with_weights
 from dplace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from dplace.lowering import Progress
     from dplace.policies.policy import Answer
     from dplace.problem import Problem
-    from dplace.report.answer import PlaceAnswer, SimulateAnswer
+    from dplace.report.answer import PlaceAnswer
     from dplace.report.graph_answer import GraphAnswer
     from dplace.report.model_summary import ModelSummary
 
@@ -71,6 +74,7 @@ def place(
     objective: str = "latency",
     evaluations: int | None = None,
     seed: int = 0,
+    comm_order: str = "best",
     dims: Mapping[str, int] | None = None,
     pins: Sequence[str | tuple[str, str]] = (),
     optimize: Literal["auto", "native", "portable", "none"] = "auto",
@@ -78,6 +82,8 @@ def place(
     format: None = None,
     machine: None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer: ...
@@ -93,6 +99,7 @@ def place(
     objective: str = "latency",
     evaluations: int | None = None,
     seed: int = 0,
+    comm_order: str = "best",
     dims: Mapping[str, int] | None = None,
     pins: Sequence[str | tuple[str, str]] = (),
     optimize: Literal["auto", "native", "portable", "none"] = "auto",
@@ -100,6 +107,8 @@ def place(
     format: str | None = None,
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer: ...
@@ -114,6 +123,7 @@ def place(
     objective: str = "latency",
     evaluations: int | None = None,
     seed: int = 0,
+    comm_order: str = "best",
     dims: Mapping[str, int] | None = None,
     pins: Sequence[str | tuple[str, str]] = (),
     optimize: Literal["auto", "native", "portable", "none"] = "auto",
@@ -121,6 +131,8 @@ def place(
     format: str | None = None,
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer:
@@ -138,6 +150,8 @@ def place(
         out: The plan folder; None writes nothing.
         objective: ``latency`` or ``throughput``.
         evaluations: How many placements to simulate; None takes a number that fits the model.
+        comm_order: In which order transfers go: ``fifo``, ``random``, ``tic``, ``tac``,
+            ``critical-path``, ``best`` for the best of them, or ``searched`` for that improved.
         dims: Sizes of dynamic dimensions to plan for; others are taken as 1.
         pins: ``PATTERN=DEVICE``, by names of the original model.
         optimize: Which graph is placed, see ``dplace.graph_io.optimise``; ``auto`` is ``native``
@@ -148,6 +162,10 @@ def place(
             those of its format.
         profiles: Files of measured times (``dplace profile``) to look at before those in the
             user's data folder.
+        weights: ``resident`` keeps all weights on the devices that read them; ``stream`` sends all
+            that may be sent for each request, into room of a fixed size; ``auto`` streams what does
+            not fit, and only then.
+        weight_home: Where streamed weights lie: a device, or ``host``.
         placement: Decides instead of a policy: from a Problem to the device of each op.
         progress: Is told how a search gets on, several times a second.
 
@@ -163,13 +181,23 @@ def place(
     folder = Path(out) if out is not None else None
     if folder is not None:
         check_target(folder)
-    if _is_cost_graph(model, format):
-        if dims or optimize != "auto" or profiles:
-            option = "--dim" if dims else "--profile" if profiles else "--optimize"
+    if is_graph(model, format):
+        options = {
+            "--dim": bool(dims),
+            "--profile": bool(profiles),
+            "--optimize": optimize != "auto",
+            "--weights": weights == "stream",
+            "--weight-home": weight_home != "host",
+        }
+        for option, is_given in options.items():
+            if not is_given:
+                continue
             raise UsageError(f"{option}: {model} is a cost graph, which has its costs already")
         return _place_graph(
             cast("str | Path", model),
-            lambda problem: _decide(problem, policy, evaluations, seed, placement, progress),
+            lambda problem: _decide(
+                problem, policy, evaluations, seed, comm_order, placement, progress
+            ),
             cluster=cluster,
             folder=folder,
             objective=goal,
@@ -188,18 +216,21 @@ def place(
         machine=rules or "native",
         profiles=profiles,
     ) as made:
-        answer = _decide(made.problem, policy, evaluations, seed, placement, progress)
+        made, answer = place_with_weights(
+            made,
+            lambda problem: _decide(
+                problem, policy, evaluations, seed, comm_order, placement, progress
+            ),
+            lambda problem, chosen: _decide(
+                problem, policy, None, seed, comm_order, lambda _: chosen, None
+            ),
+            weights=weights,
+            home=weight_home,
+            is_free=placement is None and policy == "auto",
+        )
         if made.problem.machine != "native":
             return graph_answer(made.problem, answer, out=folder, warnings=made.warnings)
         return plan_answer(made, answer, folder)
-
-
-def _is_cost_graph(model: str | Path | onnx.ModelProto, format: str | None) -> bool:
-    from dplace.graph_io.cost_graphs import is_cost_graph
-
-    if not isinstance(model, str | Path):
-        return False
-    return format is not None or is_cost_graph(model)
 
 
 def _place_graph(
@@ -225,104 +256,23 @@ def _decide(
     policy: str,
     evaluations: int | None,
     seed: int,
+    comm_order: str,
     placement: Callable[[Problem], NDArray[np.int32]] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Answer:
     from dplace.policies import policy as deciding
 
     if placement is not None:
-        return deciding.answer_for(problem, placement(problem), policy="given")
-    return deciding.place(problem, policy, seed=seed, evaluations=evaluations, progress=progress)
-
-
-@overload
-def simulate(
-    plan: Path | str,
-    *,
-    placement: None = None,
-    cluster: str | Cluster | None = None,
-    objective: str = "latency",
-    format: str | None = None,
-    machine: str | None = None,
-) -> SimulateAnswer: ...
-
-
-@overload
-def simulate(
-    plan: Path | str,
-    *,
-    placement: Path | str | None,
-    cluster: str | Cluster | None = None,
-    objective: str = "latency",
-    format: str | None = None,
-    machine: str | None = None,
-) -> SimulateAnswer | GraphAnswer: ...
-
-
-def simulate(
-    plan: Path | str,
-    *,
-    placement: Path | str | None = None,
-    cluster: str | Cluster | None = None,
-    objective: str = "latency",
-    format: str | None = None,
-    machine: str | None = None,
-) -> SimulateAnswer | GraphAnswer:
-    """Predict anew how long a plan takes, from its folder alone, or a placement of a cost graph.
-
-    Args:
-        plan: A plan folder; a cost graph, with the options below.
-        placement: The device index of each op, as ``place`` writes it: a file or its folder.
-        cluster: As for ``place``.
-        objective: What the figure is of.
-        format: The format of a cost graph; None tells it by the content.
-        machine: The rules to judge by; None takes those of the format.
-
-    Raises:
-        PlanError: The folder is no plan, or is broken.
-        InputError: The graph or the placement cannot be used.
-        MemoryLimitError: The placement does not fit.
-        UsageError: Options that do not go together.
-    """
-    options = {"--placement": placement, "--cluster": cluster, "--machine": machine}
-    if placement is not None or _is_cost_graph(plan, format):
-        return simulate_graph(
-            plan,
-            placement=placement,
-            cluster=cluster,
-            objective=objective,
-            format=format,
-            machine=machine,
+        return deciding.answer_for(
+            problem, placement(problem), policy="given", comm_order=comm_order, seed=seed
         )
-    for option, given in options.items():
-        if given is not None:
-            raise UsageError(
-                f"{option} is for cost graphs; a plan says itself where it runs, and is judged as "
-                "it will run"
-            )
-    from dplace.plan.folder import PLACEMENT_FILE, PLAN_FILE
-    from dplace.plan.read import read_plan
-    from dplace.plan.replay import replay_plan
-    from dplace.report.answer import SimulateAnswer
-
-    folder = Path(plan)
-    is_plan = (folder / PLAN_FILE).exists() or (folder / "parts").exists()
-    if (folder / PLACEMENT_FILE).is_file() and not is_plan:
-        raise UsageError(
-            f"{folder}: holds a placement and no plan; give its graph as well: dplace simulate "
-            f"GRAPH --placement {folder} --cluster CLUSTER"
-        )
-    record = read_plan(folder, verify=False)
-    times = replay_plan(record)
-    sends = [step for device in record.devices for step in device.program if step.action == "send"]
-    return SimulateAnswer(
-        folder=folder,
-        plan=record,
-        makespan_s=times.makespan_s,
-        bottleneck_s=times.bottleneck_s,
-        devices=times.devices,
-        transfers=len(sends),
-        transfer_bytes=sum(step.size_bytes for step in sends),
+    return deciding.place(
+        problem,
+        policy,
+        seed=seed,
+        evaluations=evaluations,
+        comm_order=comm_order,
+        progress=progress,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import time
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from dplace.graph_io.session import OptLevel
     from dplace.policies.policy import Answer
     from dplace.problem import Problem
+    from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["ALL_POLICIES", "Progress", "compare"]
+__all__ = ["ALL_ORDERS", "ALL_POLICIES", "Progress", "compare"]
 
 ALL_POLICIES = "all"
+ALL_ORDERS = "all"
 
 Step = Callable[[str], None]
 
@@ -46,6 +49,7 @@ class Task:
     format: str | None
     evaluations: int | None
     seeds: int
+    comm_order: str
     dims: Mapping[str, int]
     pins: tuple[str | tuple[str, str], ...]
     optimize: Literal["auto", "native", "portable", "none"]
@@ -63,6 +67,7 @@ def compare(
     format: str | None = None,
     evaluations: int | None = None,
     seeds: int = 1,
+    comm_order: str = "best",
     dims: Mapping[str, int] | None = None,
     pins: Sequence[str | tuple[str, str]] = (),
     optimize: Literal["auto", "native", "portable", "none"] = "auto",
@@ -86,6 +91,7 @@ def compare(
         format: The format of cost graphs; None tells it by the content.
         evaluations: How many placements a policy may simulate; None takes a number that fits.
         seeds: Each policy decides that often, with seeds 0, 1, and so on.
+        comm_order: As for ``place``; ``all`` has a row for each order, on one placement.
         dims: As for ``place``, as are the next four.
         pins: ``PATTERN=DEVICE``.
         optimize: Which graph is placed.
@@ -102,6 +108,7 @@ def compare(
     checked_machine(machine)
     if not models:
         raise UsageError("compare: expected at least one model, got none")
+    _checked_order(comm_order)
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: expected at least 1")
     if len(models) > 1 and "-" in map(str, models):
@@ -116,6 +123,7 @@ def compare(
             format=format,
             evaluations=evaluations,
             seeds=seeds,
+            comm_order=comm_order,
             dims=dict(dims or {}),
             pins=tuple(pins),
             optimize=optimize,
@@ -137,7 +145,12 @@ def compare(
         processes = jobs or len(os.sched_getaffinity(0))
         results = run_each(compare_one, tasks, processes=processes, step=step)
         compared = [_lost(done) if isinstance(done, Lost) else done for done in results]
-    return Comparison(objective=objective, seeds=seeds, models=tuple(compared))
+    return Comparison(
+        objective=objective,
+        seeds=seeds,
+        models=tuple(compared),
+        is_by_order=comm_order == ALL_ORDERS,
+    )
 
 
 def compare_one(task: Task, step: Step) -> ComparedModel:
@@ -145,7 +158,11 @@ def compare_one(task: Task, step: Step) -> ComparedModel:
     try:
         with _problem(task) as (problem, source, warnings):
             answers: list[Answer] = []
-            rows = tuple(_row(task, problem, policy, step, answers) for policy in task.policies)
+            rows = tuple(
+                row
+                for policy in task.policies
+                for row in _rows(task, problem, policy, step, answers)
+            )
             return ComparedModel(
                 model=task.model,
                 format="onnx" if source is None else source.format,
@@ -200,36 +217,109 @@ def _problem(task: Task) -> Iterator[tuple[Problem, CostGraph | None, tuple[str,
         yield made.problem, None, made.warnings
 
 
-def _row(task: Task, problem: Problem, policy: str, step: Step, answers: list[Answer]) -> PolicyRow:
-    """Return what a policy comes to over the seeds; the best answer goes into ``answers``."""
+def _rows(
+    task: Task, problem: Problem, policy: str, step: Step, answers: list[Answer]
+) -> Iterator[PolicyRow]:
+    """Yield what a policy comes to over the seeds; the best answer goes into ``answers``.
+
+    With an order of communication it is one row, with all of them one for each.
+    """
+    from dplace.comm_order import BEST
     from dplace.policies.policy import place
 
     with suppress(DplaceError):
         # What is compiled or loaded at first use is no policy's time.
         place(problem, "single", evaluations=1)
     found: list[Answer] = []
+    order = BEST if task.comm_order == ALL_ORDERS else task.comm_order
     begun = time.perf_counter()
     for seed in range(task.seeds):
         step(f"{Path(task.model).name} {policy}")
         try:
-            found.append(place(problem, policy, seed=seed, evaluations=task.evaluations))
+            found.append(
+                place(problem, policy, seed=seed, evaluations=task.evaluations, comm_order=order)
+            )
         except DplaceError as error:
-            return PolicyRow(policy=policy, error=str(error), exit_code=error.exit_code)
+            yield PolicyRow(policy=policy, error=str(error), exit_code=error.exit_code)
+            return
         if found[-1].is_interrupted:
             raise KeyboardInterrupt  # half a search compares with nothing
     seconds = (time.perf_counter() - begun) / task.seeds
     best = min(found, key=lambda answer: answer.objective_s)
     answers.append(best)
-    value_bytes = problem.graph.value_bytes
-    return PolicyRow(
-        policy=policy,
-        makespans_s=tuple(float(answer.objective_s) for answer in found),
-        transfers=best.lowered.num_transfers,
-        transfer_bytes=int(value_bytes[best.lowered.transfer_value].sum()),
-        peak_bytes=int(best.timeline.peak_bytes.max()),
+    if task.comm_order == ALL_ORDERS:
+        yield from _rows_by_order(problem, found)
+        return
+    runs = [(answer.lowered, answer.timeline) for answer in found]
+    yield dataclasses.replace(
+        _row(problem, policy, best.comm_order, runs),
         evaluations=sum(answer.evaluations for answer in found) / task.seeds,
         seconds=seconds,
     )
+
+
+def _rows_by_order(problem: Problem, answers: Sequence[Answer]) -> Iterator[PolicyRow]:
+    """Yield what each order of communication comes to on the placements of a policy."""
+    from dplace.comm_order import BEST, COMM_ORDERS, schedule
+    from dplace.lowering import Evaluator
+
+    evaluator, policy = Evaluator(problem), answers[0].policy
+    for name in COMM_ORDERS:
+        if name == BEST:
+            continue
+        begun = time.perf_counter()
+        try:
+            found = [
+                schedule(evaluator, answer.placement, name, seed=seed)
+                for seed, answer in enumerate(answers)
+            ]
+        except DplaceError as error:
+            yield PolicyRow(
+                policy=policy, comm_order=name, error=str(error), exit_code=error.exit_code
+            )
+            continue
+        runs = [(way.lowered, way.timeline) for way in found]
+        yield dataclasses.replace(
+            _row(problem, policy, name, runs),
+            evaluations=sum(answer.evaluations for answer in answers) / len(answers),
+            seconds=(time.perf_counter() - begun) / len(answers),
+        )
+
+
+def _row(
+    problem: Problem, policy: str, comm_order: str, runs: Sequence[tuple[Lowered, Timeline]]
+) -> PolicyRow:
+    """Return what predicted runs, one a seed, come to; how they were found is still to be told."""
+    from dplace.simulator.timeline import straggler_effect
+
+    is_stream = problem.objective == "throughput"
+    objectives_s = [
+        float(timeline.bottleneck_s if is_stream else timeline.makespan_s) for _, timeline in runs
+    ]
+    lowered, timeline = runs[objectives_s.index(min(objectives_s))]
+    effects = [straggler_effect(lowered, timeline) for lowered, timeline in runs]
+    return PolicyRow(
+        policy=policy,
+        comm_order=comm_order,
+        makespans_s=tuple(objectives_s),
+        straggler_effect=sum(effects) / len(effects),
+        transfers=lowered.num_transfers,
+        transfer_bytes=int(problem.graph.value_bytes[lowered.transfer_value].sum()),
+        peak_bytes=int(timeline.peak_bytes.max()),
+    )
+
+
+def _checked_order(name: str) -> None:
+    """Make sure that there is an order of communication of that name.
+
+    Raises:
+        UsageError: There is not.
+    """
+    from dplace.comm_order import COMM_ORDERS
+
+    if name not in (*COMM_ORDERS, ALL_ORDERS):
+        known = ", ".join((*COMM_ORDERS, ALL_ORDERS))
+        raise UsageError(f"--comm-order {name}: expected one of {known}")
 
 
 def _checked_policies(policies: Sequence[str]) -> tuple[str, ...]:

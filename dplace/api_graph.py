@@ -25,6 +25,7 @@ __all__ = [
     "checked_objective",
     "graph_answer",
     "graph_problem",
+    "is_graph",
     "simulate_graph",
 ]
 
@@ -56,6 +57,15 @@ def checked_objective(name: str) -> Objective:
     if name not in get_args(Objective):
         raise UsageError(f"--objective {name}: expected one of {', '.join(get_args(Objective))}")
     return cast("Objective", name)
+
+
+def is_graph(model: object, format: str | None) -> bool:
+    """Return whether what was given is a graph with given costs."""
+    from dplace.graph_io.cost_graphs import is_cost_graph
+
+    if not isinstance(model, str | Path):
+        return False
+    return format is not None or is_cost_graph(model)
 
 
 def graph_problem(
@@ -154,6 +164,8 @@ def graph_answer(
         transfers=lowered.num_transfers,
         transfer_bytes=int(graph.value_bytes[lowered.transfer_value].sum()),
         scores=answer.scores,
+        comm_order=answer.comm_order,
+        order_scores=answer.order_scores,
         evaluations=answer.evaluations,
         out=out,
         warnings=(

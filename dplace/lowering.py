@@ -2,7 +2,8 @@
 
 Every evaluation lowers and simulates in one pass, so what is predicted is what runs. Who does it
 depends on the machine model (``dplace/simulator/engine.py``). Which order of ops and which way of
-cutting is best depends on the placement; ``lower`` tries a few rules and keeps the best.
+cutting is best depends on the placement; ``lower`` tries a few rules and keeps the best, and so it
+does with orders of transfers (``dplace/comm_order.py``).
 """
 
 import logging
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.comm_order import schedule
 from dplace.problem import Problem
 from dplace.rules import Rule, Score
 from dplace.schedule.rank import mean_rank, placed_rank, priority_order
@@ -21,6 +23,7 @@ from dplace.simulator.timeline import Lowered, Timeline
 
 if TYPE_CHECKING:
     from dplace.simulator.engine import Engine
+    from dplace.simulator.ordered_engine import OrderedEngine
 
 __all__ = ["Evaluator", "Progress", "Rule", "Score", "lower"]
 
@@ -64,6 +67,7 @@ class Evaluator:
         self.progress = None
         self.is_interrupted = False
         self._expected = 0
+        self._ordered: OrderedEngine | None = None
         self.mean_order = priority_order(mean_rank(problem, self.tables))
         self._index_order = np.arange(problem.num_ops, dtype=np.int32)
         self.engine = engine_for(problem, self.tables)
@@ -140,10 +144,21 @@ class Evaluator:
         return scores[best], rules[best]
 
     def lower(self, placement: Placement) -> tuple[Lowered, Timeline]:
-        """Return the best way to run ``placement`` that the rules find, and its timeline."""
-        placement = np.require(placement, np.int32, ["C", "W"])
-        _, rule = self.best_rule(placement)
-        return self.run(placement, rule)
+        """Return the best way to run ``placement`` that rules and orders find, and its timeline.
+
+        See ``dplace/comm_order.py``, which can be asked for one order, and tells more.
+        """
+        scheduled = schedule(self, placement)
+        return scheduled.lowered, scheduled.timeline
+
+    @property
+    def ordered(self) -> "OrderedEngine":
+        """Return the simulator of transfers that go by priority; for ``native`` alone."""
+        from dplace.simulator.ordered_engine import OrderedEngine
+
+        if self._ordered is None:
+            self._ordered = OrderedEngine(self.problem, self.tables)
+        return self._ordered
 
     def run(self, placement: Placement, rule: Rule) -> tuple[Lowered, Timeline]:
         """Return what ``placement`` runs as under one rule, and its timeline."""
@@ -156,12 +171,10 @@ class Evaluator:
         return lowered, timeline
 
     def overflow_bytes(self, placement: Placement) -> NDArray[np.int64]:
-        """Return the bytes above each device's memory under the best rule."""
+        """Return the bytes above each device's memory in the best way to run ``placement``."""
         if not self.is_memory_tight:
             return np.zeros(self.problem.num_devices, dtype=np.int64)
-        placement = np.require(placement, np.int32, ["C", "W"])
-        _, rule = self.best_rule(placement)
-        peaks = self.engine.peak_bytes(placement, rule, self.order(rule, placement))
+        peaks = self.lower(placement)[1].peak_bytes
         return np.asarray(np.maximum(peaks - self.engine.capacity, 0))
 
     def order(self, rule: Rule, placement: Placement) -> NDArray[np.int32]:
@@ -180,8 +193,8 @@ class Evaluator:
 def lower(problem: Problem, placement: Placement) -> tuple[Lowered, Timeline]:
     """Return the parts and transfers that ``placement`` runs as, and the predicted timeline.
 
-    Of several ways to cut, the one with the smallest makespan; among equals that with the fewest
-    parts. To lower many placements of one problem, keep an Evaluator.
+    Of several ways to cut and orders of transfers, those with the smallest makespan; among equals
+    that with the fewest parts. To lower many placements of one problem, keep an Evaluator.
     """
     return Evaluator(problem).lower(placement)
 

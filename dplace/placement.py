@@ -15,6 +15,7 @@ from dplace.problem import Problem
 __all__ = [
     "Counted",
     "allowed_devices",
+    "check_memory",
     "check_placement",
     "counted_bytes",
     "fitting_devices",
@@ -183,15 +184,33 @@ def check_placement(problem: Problem, devices: NDArray[np.integer]) -> Placement
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise InputError(f"placement: {faults[0]}{more}")
     placement = devices.astype(np.int32)
-    overflow = memory_overflow(problem, placement)
+    _refuse_overflow(problem, memory_overflow(problem, placement))
+    return placement
+
+
+def check_memory(problem: Problem, peak_bytes: NDArray[np.int64]) -> None:
+    """Make sure that what a placement takes at the worst moment fits.
+
+    Args:
+        problem: Where the limits are.
+        peak_bytes: Shape ``(num_devices,)``.
+
+    Raises:
+        MemoryLimitError: It does not.
+    """
+    from dplace.simulator.engine import capacity
+
+    _refuse_overflow(problem, np.maximum(peak_bytes - capacity(problem), 0))
+
+
+def _refuse_overflow(problem: Problem, overflow: NDArray[np.int64]) -> None:
     if overflow.any():
         worst = int(overflow.argmax())
-        device = cluster.devices[worst]
+        device = problem.cluster.devices[worst]
         raise MemoryLimitError(
             f"placement: {device.name} has {size_in_words(device.memory_bytes)}, "
             f"{size_in_words(int(overflow[worst]))} too little"
         )
-    return placement
 
 
 def repair(problem: Problem, placement: NDArray[np.integer]) -> Placement:

@@ -39,6 +39,16 @@ class Problem:
     """Times of transfers where they were given as such, for a source's and a target's device;
     shape ``(num_values, num_devices, num_devices)`` or ``(num_values, 1, 1)`` for any pair. None
     where a transfer takes the cluster's latency and the value's bytes over its bandwidth."""
+    value_home: NDArray[np.int32] | None = None
+    """Shape ``(num_values,)``: where a value that no op makes lies at the start, -1 for the host,
+    else a device; what the caller feeds lies on the host. None: all of those lie there.
+
+    Those among them that the caller does not feed (not in ``graph.graph_inputs``) are *streamed
+    weights*: they are sent to the devices that read them, and freed there after their last use."""
+    buffer_bytes: NDArray[np.int64] | None = None
+    """Shape ``(num_devices,)``: room for streamed weights on each device, taken all the time; what
+    is on its way or not freed yet never takes more. None: no device has less than it takes to hold
+    all that is streamed to it, and that is what it takes."""
 
     @property
     def num_ops(self) -> int:
@@ -49,6 +59,13 @@ class Problem:
     def num_devices(self) -> int:
         """Return the number of devices."""
         return self.cluster.num_devices
+
+    @property
+    def streamed(self) -> NDArray[np.int32]:
+        """Return the streamed weights: values that no op makes and the caller does not feed."""
+        is_streamed = self.graph.value_producer < 0
+        is_streamed[self.graph.graph_inputs] = False
+        return np.flatnonzero(is_streamed).astype(np.int32)
 
     @property
     def is_host(self) -> NDArray[np.bool_]:

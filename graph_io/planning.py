@@ -4,13 +4,15 @@ import numpy as np
 
 from dplace.cluster import Cluster
 from dplace.graph_io.build import PlaceableModel
-from dplace.graph_io.export import part_records, value_records
+from dplace.graph_io.export import part_records, streamed_records, value_records
 from dplace.graph_io.observe import index_limits
 from dplace.graph_io.optimise import OptimisedModel
 from dplace.graph_io.summary import interface, value_sizes
 from dplace.plan.program import PartValues, part_names, part_ops, part_values, programs
 from dplace.plan.records import Plan, PlannedDevice, PlannedLinks
+from dplace.plan.session_memory import peak_with_sessions
 from dplace.problem import Problem
+from dplace.simulator.streamed import room_bytes
 from dplace.simulator.timeline import Lowered, Timeline
 
 __all__ = ["make_plan"]
@@ -24,6 +26,7 @@ def make_plan(
     timeline: Timeline,
     *,
     policy: str,
+    comm_order: str,
     bound_s: float,
     best_single_device_s: float,
     dims: dict[str, int],
@@ -33,6 +36,7 @@ def make_plan(
 
     Args:
         policy: Name of the policy that decided.
+        comm_order: Name of the order that gave the priorities of transfers.
         dims: Sizes that dynamic dimensions were bound to.
         runtime: What a ``native`` plan is bound to, see ``dplace.runtime.devices``.
 
@@ -43,11 +47,14 @@ def make_plan(
     device_names = tuple(device.name for device in cluster.devices)
     names = part_names(lowered, device_names)
     crossing = part_values(graph, lowered)
-    steps = programs(graph, lowered, crossing, names, device_names)
+    steps = programs(problem, lowered, crossing, names, device_names)
     original = optimised.original
     inputs, outputs, overridable = interface(original, placeable.observed.types, value_sizes(graph))
     fed = {value.name for value in original.ir.graph.inputs if not value.is_initializer()}
-    moved = sorted({value for part in crossing for value in part.inputs})
+    streamed = set(problem.streamed.tolist())
+    moved = sorted({value for part in crossing for value in part.inputs} - streamed)
+    room = room_bytes(problem, lowered.placement)
+    peak = peak_with_sessions(problem, lowered, timeline)
     seconds = [
         float(problem.seconds[part_ops(lowered, part), lowered.part_device[part]].sum())
         for part in range(lowered.num_parts)
@@ -85,9 +92,10 @@ def make_plan(
                 single_call_overhead_s=device.single_call_overhead_s,
                 num_ops=int(counts[index]),
                 weight_bytes=int(timeline.weight_bytes[index]),
-                peak_bytes=int(timeline.peak_bytes[index]),
+                peak_bytes=int(peak[index]),
                 busy_s=float(timeline.busy_s[index]),
                 program=steps[index],
+                buffer_bytes=int(room[index]),
             )
             for index, device in enumerate(cluster.devices)
         ),
@@ -103,6 +111,8 @@ def make_plan(
         links=_links(cluster),
         dims=dims,
         index_limits=index_limits(original.ir),
+        comm_order=comm_order,
+        streamed=streamed_records(placeable, problem),
     )
     return plan, crossing
 

@@ -1,5 +1,6 @@
 """auto: the best of the quick policies, improved by search; one device where that is best."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,8 +21,9 @@ from dplace.policies.regions import cluster
 from dplace.policies.search import improve
 from dplace.policies.single import single
 from dplace.policies.splits import splits
+from dplace.problem import Problem
 
-__all__ = ["Race", "auto", "race"]
+__all__ = ["Race", "auto", "best_of", "race"]
 
 Placement = NDArray[np.int32]
 Entry = tuple[Score, str, Placement]
@@ -38,14 +40,41 @@ are right to some 5 %, and they err by saying that parts are faster than they ar
 class Race(NamedTuple):
     """What the quick policies and the search came to."""
 
-    placement: Placement
-    scores: dict[str, Score]
-    """Of the best placement of each policy that found one, memory overflow included."""
+    entries: tuple[Entry, ...]
+    """Score, policy and placement; those of ``auto``, the best of all, first."""
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Return the best score of each policy, memory overflow included."""
+        found: dict[str, Score] = {}
+        for score, name, _ in self.entries:
+            found[name] = min(found.get(name, score), score)
+        return found
 
 
 def auto(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Placement:
     """Return the best placement of ``race``."""
-    return race(evaluator, rng=rng, evaluations=evaluations).placement
+    entries = race(evaluator, rng=rng, evaluations=evaluations).entries
+    times = [
+        (math.inf if score.overflow_bytes else score.makespan_s, name) for score, name, _ in entries
+    ]
+    return entries[best_of(evaluator.problem, times)][2]
+
+
+def best_of(problem: Problem, times: Sequence[tuple[float, str]]) -> int:
+    """Return the index of the entry to take.
+
+    That is the best one, or one device where parts gain too little to be relied on.
+
+    Args:
+        problem: Tells whether times were measured.
+        times: Of each entry what the objective makes small, in seconds, and its policy.
+    """
+    best = min(range(len(times)), key=lambda at: times[at][0])
+    alone = [at for at, (_, name) in enumerate(times) if name == "single"]
+    if problem.measured.any() and times[alone[0]][0] <= times[best][0] * (1.0 + LEAST_GAIN):
+        return alone[0]
+    return best
 
 
 def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) -> Race:
@@ -84,14 +113,7 @@ def race(evaluator: Evaluator, *, rng: np.random.Generator, evaluations: int) ->
     )
     if score.overflow_bytes:
         raise no_room(problem, score, evaluator.overflow_bytes(best))
-    alone = entries[0]
-    is_close = alone[0].makespan_s <= score.makespan_s * (1.0 + LEAST_GAIN)
-    if problem.measured.any() and is_close and not alone[0].overflow_bytes:
-        score, _, best = alone
-    scores = {"auto": score}
-    for entry_score, name, _ in entries:
-        scores[name] = min(scores.get(name, entry_score), entry_score)
-    return Race(best, scores)
+    return Race(((score, "auto", best), *entries))
 
 
 def _others(

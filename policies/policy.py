@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.bounds import best_bound
-from dplace.errors import UsageError
+from dplace.comm_order import BEST, Scheduled, check_comm_order, schedule
+from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Progress
-from dplace.placement import check_placement
-from dplace.policies.auto import auto, race
+from dplace.placement import check_memory, check_placement
+from dplace.policies.auto import Race, auto, best_of, race
 from dplace.policies.critical_path import critical_path
 from dplace.policies.exhaustive import exhaustive
 from dplace.policies.heft import heft
@@ -114,12 +115,18 @@ class Answer:
     """Passes of the simulator that the policy used."""
     scores: dict[str, float]
     """Makespan in seconds of each policy that was tried; ``inf`` for one that found nothing."""
+    comm_order: str = "fifo"
+    """The order of communication that was taken."""
+    order_scores: dict[str, float] = field(default_factory=dict)
+    """What the objective makes small, in seconds, under each order that was tried."""
     is_interrupted: bool = False
     """Whether the search was broken off: this is the best that it had found."""
 
 
 OPS_OF_PARTS, OPS_ONE_BY_ONE = 6_000_000, 20_000_000
 """Ops that are simulated in about two seconds: by parts, and one by one."""
+OPS_OF_ENTRIES = 20_000
+"""Ops of the entries of a race for all of which orders of communication are tried."""
 MOST_EVALUATIONS = 50_000
 
 
@@ -137,6 +144,7 @@ def place(
     *,
     seed: int = 0,
     evaluations: int | None = None,
+    comm_order: str = BEST,
     progress: Callable[[Progress], None] | None = None,
 ) -> Answer:
     """Return the placement that a policy decides on, with its predicted timeline.
@@ -146,15 +154,18 @@ def place(
         policy: A name in ``POLICIES``, ``placeto``, or the path of a policy that was learned.
         seed: Of every random choice; equal seeds give equal answers.
         evaluations: Passes of the simulator that the policy may use; by default what takes about
-            two seconds. ``auto`` takes some forty before it searches, however few these are.
+            two seconds. ``auto`` takes some forty before it searches, however few these are. What
+            the choice of the order of communication takes is not among them.
+        comm_order: The order of communication, one of ``dplace.comm_order.COMM_ORDERS``.
         progress: Is told how a search gets on, several times a second.
 
     Raises:
-        UsageError: There is no such policy, or it cannot serve the objective.
+        UsageError: There is no such policy or order, or it cannot serve the objective.
         InputError: Some op can go nowhere, or the file of a policy cannot be used.
         MemoryLimitError: Nothing that the policy finds fits.
     """
     decide = policy_named(policy)
+    check_comm_order(problem, comm_order)
     if evaluations is None:
         evaluations = default_evaluations(problem)
     evaluator = Evaluator(problem)
@@ -162,43 +173,107 @@ def place(
     rng = np.random.default_rng(seed)
     if policy != "auto":
         placement = decide(evaluator, rng=rng, evaluations=evaluations)
-        return _answer(evaluator, placement, policy, {})
+        used = evaluator.evaluations
+        placement = check_placement(problem, placement)
+        scheduled = schedule(evaluator, placement, comm_order, seed=seed)
+        return _answer(evaluator, placement, scheduled, policy, used, {})
     found = race(evaluator, rng=rng, evaluations=evaluations)
-    scores = {
-        name: math.inf if score.overflow_bytes else score.makespan_s
-        for name, score in found.scores.items()
-    }
-    return _answer(evaluator, found.placement, policy, scores)
+    used = evaluator.evaluations
+    ways = _in_order(evaluator, found, comm_order, seed=seed)
+    times = [
+        (_time_s(problem, way), name) for way, (_, name, _) in zip(ways, found.entries, strict=True)
+    ]
+    scores = dict.fromkeys(found.scores, math.inf)
+    for time_s, name in times:
+        scores[name] = min(scores[name], time_s)
+    best = best_of(problem, times)
+    placement, way = check_placement(problem, found.entries[best][2]), ways[best]
+    assert way is not None  # the best of all fits by what policies have judged
+    return _answer(evaluator, placement, way, policy, used, scores)
 
 
-def answer_for(problem: Problem, placement: NDArray[np.int32], *, policy: str) -> Answer:
+def _in_order(
+    evaluator: Evaluator, found: Race, comm_order: str, *, seed: int
+) -> list[Scheduled | None]:
+    """Return the entries of a race with the order of communication, None for what is left out.
+
+    Left out is what does not fit and, of large graphs, all but the best of each policy: orders
+    gain little where policies have found something better.
+    """
+    most = max(1, OPS_OF_ENTRIES // max(1, evaluator.problem.num_ops))
+    scores = found.scores
+    scheduled: list[Scheduled | None] = [None] * len(found.entries)
+    error: MemoryLimitError | None = None
+    for at, (score, name, placement) in enumerate(found.entries):
+        if score.overflow_bytes or not (at < most or score == scores[name]):
+            continue
+        try:
+            scheduled[at] = schedule(evaluator, placement, comm_order, seed=seed)
+        except MemoryLimitError as refusal:
+            error = error or refusal
+    if error is not None and all(way is None for way in scheduled):
+        raise error
+    return scheduled
+
+
+def _time_s(problem: Problem, scheduled: Scheduled | None) -> float:
+    """Return what the objective makes small, in seconds; ``inf`` for what does not fit."""
+    if scheduled is None:
+        return math.inf
+    try:
+        check_memory(problem, scheduled.timeline.peak_bytes)
+    except MemoryLimitError:
+        return math.inf
+    return _objective_s(problem, scheduled)
+
+
+def answer_for(
+    problem: Problem,
+    placement: NDArray[np.int32],
+    *,
+    policy: str,
+    comm_order: str = BEST,
+    seed: int = 0,
+) -> Answer:
     """Return a placement that is given as the answer of ``policy``, a name for reports.
 
     Raises:
+        UsageError: There is no such order of communication.
         InputError: It is no placement of the problem.
         MemoryLimitError: It does not fit.
     """
-    return _answer(Evaluator(problem), placement, policy, {})
+    check_comm_order(problem, comm_order)
+    placement = check_placement(problem, placement)
+    evaluator = Evaluator(problem)
+    scheduled = schedule(evaluator, placement, comm_order, seed=seed)
+    return _answer(evaluator, placement, scheduled, policy, 0, {})
+
+
+def _objective_s(problem: Problem, scheduled: Scheduled) -> float:
+    """Return what the objective makes small, in seconds."""
+    timeline = scheduled.timeline
+    return timeline.bottleneck_s if problem.objective == "throughput" else timeline.makespan_s
 
 
 def _answer(
     evaluator: Evaluator,
     placement: NDArray[np.int32],
+    scheduled: Scheduled,
     policy: str,
+    used: int,
     scores: dict[str, float],
 ) -> Answer:
-    problem, used = evaluator.problem, evaluator.evaluations
-    placement = check_placement(problem, placement)
-    lowered, timeline = evaluator.lower(placement)
-    objective_s = timeline.makespan_s
-    if problem.objective == "throughput":
-        objective_s = timeline.bottleneck_s
+    problem, timeline = evaluator.problem, scheduled.timeline
+    check_memory(problem, timeline.peak_bytes)
+    objective_s = _objective_s(problem, scheduled)
     bound = best_bound(problem, evaluator.tables)
     return Answer(
         policy=policy,
         placement=placement,
-        lowered=lowered,
+        lowered=scheduled.lowered,
         timeline=timeline,
+        comm_order=scheduled.comm_order,
+        order_scores=scheduled.scores,
         objective_s=objective_s,
         bound_s=bound.seconds,
         bound_argument=bound.argument,

@@ -5,8 +5,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.comm_order import schedule
+from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator
-from dplace.placement import repair
+from dplace.placement import check_memory, repair
 from dplace.policies.alike import traits
 from dplace.problem import Problem
 
@@ -37,14 +39,27 @@ def best_single_device_s(evaluator: Evaluator) -> float:
     for device in _unlike_devices(problem):
         if np.isfinite(problem.seconds[:, device]).all():
             placement = np.full(problem.num_ops, device, dtype=np.int32)
-            score, _ = evaluator.best_rule(placement)
-            makespans.append(math.inf if score.overflow_bytes else score.makespan_s)
+            makespans.append(_alone_s(evaluator, placement))
     return min(makespans)
 
 
+def _alone_s(evaluator: Evaluator, placement: NDArray[np.int32]) -> float:
+    """Return what the objective makes small, in seconds; ``inf`` where there is too little room."""
+    if not len(evaluator.problem.streamed):
+        score, _ = evaluator.best_rule(placement)
+        return math.inf if score.overflow_bytes else score.makespan_s
+    try:
+        timeline = schedule(evaluator, placement).timeline
+        check_memory(evaluator.problem, timeline.peak_bytes)
+    except MemoryLimitError:
+        return math.inf
+    is_stream = evaluator.problem.objective == "throughput"
+    return timeline.bottleneck_s if is_stream else timeline.makespan_s
+
+
 def _unlike_devices(problem: Problem) -> list[int]:
-    """Return the first of each set of devices that are alike on their own; with pins, none are."""
-    if (problem.pins >= 0).any():
+    """Return the first of each set of devices that are alike; with pins or homes, none are."""
+    if (problem.pins >= 0).any() or len(problem.streamed):
         return list(range(problem.num_devices))
     found: dict[tuple[object, ...], int] = {}
     for index in range(problem.num_devices):

@@ -116,6 +116,7 @@ def chains_plan(chains: Chains, layout: Layout, joins: Joins, folder: Path) -> P
         lowered,
         _no_timeline(lowered, cluster.num_devices),
         policy="given",
+        comm_order="fifo",
         bound_s=0.0,
         best_single_device_s=0.0,
         dims={},
@@ -169,6 +170,7 @@ def _lowered(graph: OpGraph, parts: Sequence[tuple[int, list[int]]]) -> Lowered:
         transfer_value=columns[:, 0].copy(),
         transfer_source=columns[:, 1].copy(),
         transfer_target=columns[:, 2].copy(),
+        transfer_priority=np.zeros(len(columns), dtype=np.int32),
     )
 
 

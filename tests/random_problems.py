@@ -5,6 +5,7 @@ where rules meet, are common.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +146,46 @@ def make_problem(
         measured=np.zeros(times.shape, dtype=np.bool_),
         pins=np.array(pins if pins is not None else [-1] * graph.num_ops, dtype=np.int32),
     )
+
+
+def stream(
+    problem: Problem, homes: dict[str, int], *, buffer_bytes: Sequence[int] | None = None
+) -> Problem:
+    """Return the problem with some weights streamed; ``homes`` has a device of each, -1 the host.
+
+    They become values behind the others, of the same names.
+    """
+    graph = problem.graph
+    lifted = [graph.weight_names.index(name) for name in homes]
+    value_of = {weight: graph.num_values + at for at, weight in enumerate(lifted)}
+    rows = [graph.weights_of(op).tolist() for op in range(graph.num_ops)]
+    inputs = compress(
+        [
+            [*graph.inputs_of(op).tolist(), *(value_of[w] for w in row if w in value_of)]
+            for op, row in enumerate(rows)
+        ]
+    )
+    consumers = compress(
+        [graph.consumers_of(value).tolist() for value in range(graph.num_values)]
+        + [[op for op, row in enumerate(rows) if weight in row] for weight in lifted]
+    )
+    kept = compress([[w for w in row if w not in value_of] for row in rows])
+    streamed = replace(
+        graph,
+        value_names=(*graph.value_names, *homes),
+        value_producer=np.append(graph.value_producer, [-1] * len(lifted)).astype(np.int32),
+        value_bytes=np.append(graph.value_bytes, graph.weight_bytes[lifted]),
+        value_movable=np.append(graph.value_movable, [True] * len(lifted)),
+        input_offsets=inputs[0],
+        input_values=inputs[1],
+        consumer_offsets=consumers[0],
+        consumer_ops=consumers[1],
+        weight_offsets=kept[0],
+        op_weights=kept[1],
+    )
+    at_home = np.append(np.full(graph.num_values, -1), list(homes.values())).astype(np.int32)
+    room = None if buffer_bytes is None else np.array(buffer_bytes, dtype=np.int64)
+    return replace(problem, graph=streamed, value_home=at_home, buffer_bytes=room)
 
 
 def random_graph(

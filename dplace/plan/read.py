@@ -80,6 +80,7 @@ def _file_problems(plan: Plan, folder: Path, device: str | None) -> list[str]:
         expected[part.file] = part.digest
         if part.weights_file is not None and part.weights_digest is not None:
             expected[part.weights_file] = part.weights_digest
+    expected.update((weight.file, weight.digest) for weight in plan.streamed)
     problems: list[str] = []
     for name, digest in expected.items():
         path = folder / name

@@ -5,6 +5,7 @@ from typing import Literal
 
 __all__ = [
     "FORMAT_VERSION",
+    "HOST",
     "Part",
     "Plan",
     "PlannedDevice",
@@ -16,6 +17,9 @@ __all__ = [
 
 FORMAT_VERSION = 2
 """Raised whenever an older dplace could not run a newer plan."""
+
+HOST = "host"
+"""The peer of weights that come from host memory; no device has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

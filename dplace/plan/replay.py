@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.cluster import Cluster, Device
-from dplace.plan.records import Plan, PlannedDevice
+from dplace.plan.records import HOST, Plan, PlannedDevice
 
 __all__ = ["planned_cluster", "replay_plan"]
 
@@ -28,20 +28,36 @@ def replay_plan(plan: Plan) -> Replay:
     Raises:
         PlanError: Some part waits for a value that never comes.
     """
-    from dplace.simulator.replay import PartGraph, simulate_parts
+    from dplace.simulator.part_graph import PartGraph
+    from dplace.simulator.replay import simulate_parts
 
     devices = {device.name: index for index, device in enumerate(plan.devices)}
     sizes = {value.name: value.size_bytes for value in (*plan.inputs, *plan.outputs)}
     sizes.update((value.name, value.size_bytes) for value in plan.values)
+    for weight in plan.streamed:  # behind all others, in their order
+        sizes.pop(weight.name, None)
+        sizes[weight.name] = weight.size_bytes
     values = {name: index for index, name in enumerate(sizes)}
-    inputs = _rows([[values[name] for name in part.inputs] for part in plan.parts])
+    homes = {weight.name: weight.home for weight in plan.streamed}
+    inputs = _rows(
+        [
+            [values[name] for name in part.inputs if homes.get(name) != part.device]
+            for part in plan.parts
+        ]
+    )
     outputs = _rows([[values[name] for name in part.outputs] for part in plan.parts])
-    sends = sorted(
-        (step.priority, values[step.subject], devices[step.peer])
-        for device in plan.devices
+    sends = [
+        (values[step.subject], source, devices[step.peer], step.priority)
+        for source, device in enumerate(plan.devices)
         for step in device.program
         if step.action == "send" and step.peer is not None
-    )
+    ]
+    copies = [
+        (values[step.subject], target, step.priority)
+        for target, device in enumerate(plan.devices)
+        for step in device.program
+        if step.action == "receive" and step.peer == HOST
+    ]
     made = {name for part in plan.parts for name in part.outputs}
     times = simulate_parts(
         PartGraph(
@@ -58,8 +74,15 @@ def replay_plan(plan: Plan) -> Replay:
                 for name in dict.fromkeys(value.name for value in plan.outputs)
                 if name in made
             ),
-            transfer_value=_ids(value for _, value, _ in sends),
-            transfer_target=_ids(target for _, _, target in sends),
+            transfer_value=_ids(value for value, _, _, _ in sends),
+            transfer_source=_ids(source for _, source, _, _ in sends),
+            transfer_target=_ids(target for _, _, target, _ in sends),
+            transfer_priority=_ids(priority for _, _, _, priority in sends),
+            streamed=_ids(values[name] for name in homes),
+            copy_value=_ids(value for value, _, _ in copies),
+            copy_target=_ids(target for _, target, _ in copies),
+            copy_priority=_ids(priority for _, _, priority in copies),
+            buffer_bytes=np.array([it.buffer_bytes for it in plan.devices], dtype=np.int64),
         ),
         planned_cluster(plan),
     )

@@ -1,20 +1,23 @@
 """What makes a plan runnable: names that exist, sends that meet receives, no deadlock."""
 
 from collections import Counter
-from pathlib import PurePosixPath
 
-from dplace.plan.records import Plan
+from dplace.plan.records import HOST, Plan
+from dplace.plan.stepping import stepping_problems
+from dplace.plan.streams import is_plain, stream_problems
 
 __all__ = ["plan_problems"]
+
+Crossing = tuple[str, str, str]
+"""A value, the device that sends it, and the one that receives it."""
 
 
 def plan_problems(plan: Plan) -> list[str]:
     """Return one line for each fault of the plan's structure; the files are not looked at."""
     problems = _name_problems(plan)
-    if not problems:
-        problems = _transfer_problems(plan)
-    if not problems:
-        problems = _order_problems(plan)
+    for check in (_transfer_problems, stream_problems, stepping_problems):
+        if not problems:
+            problems = check(plan)
     return problems
 
 
@@ -24,15 +27,18 @@ def _name_problems(plan: Plan) -> list[str]:
     for name, count in Counter(devices).items():
         if count > 1:
             problems.append(f"device {name} is listed twice")
+        if name == HOST:
+            problems.append(f"a device is called {HOST}, which stands for host memory")
     parts = {part.name: part for part in plan.parts}
     if len(parts) != len(plan.parts):
         problems.append("two parts have one name")
     typed = {value.name for value in (*plan.values, *plan.inputs, *plan.overridable)}
+    typed.update(weight.name for weight in plan.streamed)
     for part in plan.parts:
         if part.device not in devices:
             problems.append(f"part {part.name} names the unknown device {part.device}")
         for file in (part.file, part.weights_file):
-            if file is not None and not _is_plain(file):
+            if file is not None and not is_plain(file):
                 problems.append(f"part {part.name}: the path {file!r} leads out of the plan folder")
         problems.extend(
             f'part {part.name} reads "{name}", whose type the plan does not give'
@@ -66,67 +72,33 @@ def _name_problems(plan: Plan) -> list[str]:
     return problems
 
 
-def _is_plain(file: str) -> bool:
-    path = PurePosixPath(file)
-    return not path.is_absolute() and ".." not in path.parts and "\\" not in file
-
-
 def _transfer_problems(plan: Plan) -> list[str]:
-    """Return the sends without a receive, and the reverse."""
-    sends: Counter[tuple[str, str, str]] = Counter()
-    receives: Counter[tuple[str, str, str]] = Counter()
+    """Return the sends without a receive, the reverse, and those with two priorities."""
+    sends: Counter[Crossing] = Counter()
+    receives: Counter[Crossing] = Counter()
+    priority: dict[Crossing, int] = {}
+    agreed: list[str] = []
     for device in plan.devices:
         for step in device.program:
+            peer = step.peer or ""
             if step.action == "send":
-                sends[step.subject, device.name, step.peer or ""] += 1
-            elif step.action == "receive":
-                receives[step.subject, step.peer or "", device.name] += 1
+                crossing = (step.subject, device.name, peer)
+                sends[crossing] += 1
+            elif step.action == "receive" and peer != HOST:
+                crossing = (step.subject, peer, device.name)
+                receives[crossing] += 1
+            else:
+                continue
+            if priority.setdefault(crossing, step.priority) != step.priority:
+                value, source, target = crossing
+                ends = sorted((priority[crossing], step.priority))
+                agreed.append(
+                    f'{source} and {target} disagree on the order: "{value}" has priority '
+                    f"{ends[0]} on one side and {ends[1]} on the other; place the model again"
+                )
     problems: list[str] = []
     for value, source, target in sorted((sends - receives).keys()):
         problems.append(f'{source} sends "{value}" to {target}, which does not receive it')
     for value, source, target in sorted((receives - sends).keys()):
         problems.append(f'{target} waits for "{value}" from {source}, which does not send it')
-    return problems
-
-
-def _order_problems(plan: Plan) -> list[str]:
-    """Step through all programs at once; what cannot go on is a deadlock or a missing value."""
-    parts = {part.name: part for part in plan.parts}
-    given = {value.name for value in plan.inputs}
-    position = {device.name: 0 for device in plan.devices}
-    held: dict[str, set[str]] = {device.name: set(given) for device in plan.devices}
-    sent: set[tuple[str, str, str]] = set()
-    waiting: dict[tuple[str, str, str], str] = {}
-    programs = {device.name: device.program for device in plan.devices}
-    active = list(programs)
-    while active:
-        name = active.pop()
-        program = programs[name]
-        while position[name] < len(program):
-            step = program[position[name]]
-            if step.action == "run":
-                part = parts[step.subject]
-                lacking = [value for value in part.inputs if value not in held[name]]
-                if lacking:
-                    return [f'{name} runs {part.name} before it has "{lacking[0]}"']
-                held[name].update(part.outputs)
-            elif step.action == "send":
-                if step.subject not in held[name]:
-                    return [f'{name} sends "{step.subject}" before it has it']
-                key = (step.subject, name, step.peer or "")
-                sent.add(key)
-                if key in waiting:
-                    active.append(waiting.pop(key))
-            else:
-                key = (step.subject, step.peer or "", name)
-                if key not in sent:
-                    waiting[key] = name
-                    break
-                held[name].add(step.subject)
-            position[name] += 1
-    stuck = [
-        f'{name} waits for "{programs[name][at].subject}" from {programs[name][at].peer}'
-        for name, at in position.items()
-        if at < len(programs[name])
-    ]
-    return ["the programs deadlock: " + ", ".join(stuck)] if stuck else []
+    return problems or agreed

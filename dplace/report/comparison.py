@@ -16,8 +16,12 @@ class PolicyRow:
     """What one policy came to on one model."""
 
     policy: str
+    comm_order: str = "fifo"
+    """The order of communication: what was asked for, of the best seed what was taken."""
     makespans_s: tuple[float, ...] = ()
     """What the objective makes small, in seconds, for each seed; empty where there is an error."""
+    straggler_effect: float = 0.0
+    """Mean over the seeds of the straggler effect as ``straggler_effect`` has it."""
     transfers: int = 0
     """Of the best seed, as are the next two."""
     transfer_bytes: int = 0
@@ -36,6 +40,11 @@ class PolicyRow:
     def best_s(self) -> float:
         """Return the best makespan over the seeds; ``inf`` where there is none."""
         return min(self.makespans_s, default=math.inf)
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Return the results a second at the best makespan; ``inf`` where it takes no time."""
+        return math.inf if self.best_s <= 0 else 1.0 / self.best_s
 
     @property
     def mean_s(self) -> float:
@@ -86,6 +95,8 @@ class Comparison:
     objective: str
     seeds: int
     models: tuple[ComparedModel, ...]
+    is_by_order: bool = False
+    """Whether each policy has a row for each order of communication."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,6 +153,7 @@ def _flat(comparison: Comparison, model: ComparedModel, row: PolicyRow) -> dict[
         "unit": model.unit,
         "unit_s": model.unit_s,
         "policy": row.policy or None,
+        "comm_order": row.comm_order if found else None,
         "makespan": row.best_s / model.unit_s if found else None,
         "makespan_s": row.best_s if found else None,
         "mean_makespan_s": row.mean_s if found else None,
@@ -152,6 +164,8 @@ def _flat(comparison: Comparison, model: ComparedModel, row: PolicyRow) -> dict[
         "speed_up": single_s / row.best_s
         if single_s is not None and found and row.best_s
         else None,
+        "throughput_per_s": row.throughput_per_s if found and row.best_s > 0 else None,
+        "straggler_effect": row.straggler_effect if found else None,
         "transfers": row.transfers if found else None,
         "transfer_bytes": row.transfer_bytes if found else None,
         "peak_bytes": row.peak_bytes if found else None,

@@ -11,6 +11,8 @@ from dplace.report.table import cell, columns
 
 __all__ = ["comparison_table"]
 
+_BY_ORDER = (">Rate", ">Straggling", ">Gap", ">Speed", ">Sent", ">Bytes", ">s")
+
 _FIGURES = (">Gap", ">Speed", ">Sent", ">Bytes", ">Peak", ">Evals", ">s")
 
 _WIDTH = 80
@@ -54,6 +56,8 @@ def _about(comparison: Comparison, model: ComparedModel) -> list[str]:
 def _policies(comparison: Comparison, model: ComparedModel) -> RenderableType:
     means = [">Mean"] if comparison.seeds > 1 else []
     headers = ["Policy", ">Best", *means, *_FIGURES]
+    if comparison.is_by_order:
+        headers = ["Policy", "Order", ">Best", *means, *_BY_ORDER]
     cells = [_cells(comparison, model, row) for row in model.rows]
     table = columns(*headers)
     names = [header.removeprefix(">") for header in headers]
@@ -69,22 +73,24 @@ def _policies(comparison: Comparison, model: ComparedModel) -> RenderableType:
 
 def _cells(comparison: Comparison, model: ComparedModel, row: PolicyRow) -> list[str]:
     means = [_figure(model, row.mean_s)] if comparison.seeds > 1 else []
+    first = [row.policy, *([row.comm_order] if comparison.is_by_order else [])]
     if row.error is not None:
-        return [row.policy, *["-"] * (8 + len(means))]
+        figures = _BY_ORDER if comparison.is_by_order else _FIGURES
+        return [*first, *["-"] * (1 + len(means) + len(figures))]
     single_s = model.best_single_device_s
     is_faster = math.isfinite(single_s) and row.best_s > 0
-    return [
-        row.policy,
-        _figure(model, row.best_s),
-        *means,
+    compared = [
         f"{(row.best_s / model.bound_s - 1) * 100:.1f}%" if model.bound_s > 0 else "-",
         f"{single_s / row.best_s:.2f}x" if is_faster else "-",
         str(row.transfers),
         _size(row.transfer_bytes) if row.transfer_bytes else "-",
-        _size(row.peak_bytes),
-        f"{row.evaluations:.0f}",
-        f"{row.seconds:.1f}" if row.seconds >= 0.05 else f"{row.seconds:.2f}",
     ]
+    seconds = f"{row.seconds:.1f}" if row.seconds >= 0.05 else f"{row.seconds:.2f}"
+    best = [*first, _figure(model, row.best_s), *means]
+    if comparison.is_by_order:
+        rate = f"{row.throughput_per_s:.4g}/s" if row.best_s > 0 else "-"
+        return [*best, rate, f"{row.straggler_effect * 100:.1f}%", *compared, seconds]
+    return [*best, *compared, _size(row.peak_bytes), f"{row.evaluations:.0f}", seconds]
 
 
 def _size(size_bytes: int) -> str:

@@ -1,7 +1,7 @@
 """What ``place`` and ``simulate`` answer where nothing is split: a placement and its figures."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dplace.plan.records import PlannedDevice
@@ -44,6 +44,10 @@ class GraphAnswer:
     """Makespan in seconds of each policy in the race, by its name; ``inf`` for none that fits."""
     evaluations: int
     """Placements that were simulated."""
+    comm_order: str = "fifo"
+    """The order of transfers that was taken."""
+    order_scores: Mapping[str, float] = field(default_factory=dict)
+    """What the objective makes small, in seconds, under each order of transfers that was tried."""
     bound_argument: str = ""
     """Which argument gave the bound; empty where that is not known."""
     out: Path | None = None
@@ -77,6 +81,8 @@ class GraphAnswer:
             "best_single_device_s": self.best_single_device_s,
             "devices": [device_json(device) for device in self.devices],
             "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
+            "comm_order": self.comm_order,
+            "comm_orders": dict(self.order_scores),
             "scores": dict(self.scores),
             "evaluations": self.evaluations,
             "warnings": list(self.warnings),

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dplace.report.graph_answer import GraphAnswer
 from dplace.report.plain import figure_text, size_text
-from dplace.report.table import bound_text, device_table, facts
+from dplace.report.table import bound_text, device_table, facts, order_text
 
 __all__ = ["graph_table"]
 
@@ -52,6 +52,9 @@ def graph_facts(answer: GraphAnswer) -> list[tuple[str, str]]:
         ("Transfers", f"{answer.transfers}{sent}"),
         ("Policy", _policy_text(answer)),
     ]
+    if answer.transfers and answer.machine == "native":
+        scores = {name: _figure(answer, score) for name, score in answer.order_scores.items()}
+        lines.insert(-1, ("Order", order_text(answer.comm_order, scores)))
     if answer.policy != "given":
         where = "not written; -o DIR writes it" if answer.out is None else str(answer.out)
         lines.append(("Answer", where))

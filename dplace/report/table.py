@@ -2,14 +2,14 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dplace.plan.records import Plan, PlannedDevice
-from dplace.report.answer import PlaceAnswer, SimulateAnswer
+from dplace.report.answer import PlaceAnswer, SimulateAnswer, streamed_bytes
 from dplace.report.plain import plain, size_text, time_text
 
 __all__ = ["columns", "device_table", "facts", "place_table", "simulate_table"]
@@ -19,7 +19,13 @@ def place_table(answer: PlaceAnswer) -> RenderableType:
     """Return the placement for people: a headline, the devices, the figures, what to do next."""
     plan = answer.plan
     lines = [
-        *plan_facts(plan, answer.transfers, answer.transfer_bytes, answer.bound_argument),
+        *plan_facts(
+            plan,
+            answer.transfers,
+            answer.transfer_bytes,
+            answer.bound_argument,
+            {name: time_text(score) for name, score in answer.order_scores.items()},
+        ),
         ("Times", times_text(answer.measured_share)),
         ("Policy", policy_text(answer)),
     ]
@@ -80,7 +86,11 @@ def device_table(
 
 
 def plan_facts(
-    plan: Plan, transfers: int, transfer_bytes: int, bound_argument: str = ""
+    plan: Plan,
+    transfers: int,
+    transfer_bytes: int,
+    bound_argument: str = "",
+    order_scores: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
     """Return what a plan is, as pairs of a word and its value."""
     lines = [
@@ -91,12 +101,31 @@ def plan_facts(
         ("Transfers", f"{transfers}, {size_text(transfer_bytes)} in all"),
         ("Parts", str(len(plan.parts))),
     ]
+    if plan.streamed:
+        lines.insert(-1, ("Streamed", streamed_text(plan)))
+    if transfers or plan.streamed:
+        lines.insert(-1, ("Order", order_text(plan.comm_order, order_scores or {})))
     if plan.objective == "throughput":
         lines.insert(2, ("One request", f"takes {time_text(plan.makespan_s)}"))
     if plan.dims:
         sizes = ", ".join(f"{name}={size}" for name, size in plan.dims.items())
         lines.insert(1, ("Dimensions", sizes))
     return lines
+
+
+def order_text(taken: str, scores: Mapping[str, str]) -> str:
+    """Return in words in which order transfers go, and what each gives.
+
+    >>> order_text("tac", {"fifo": "10 ms", "tac": "9 ms"})
+    'tac, for fifo gives 10 ms, tac 9 ms'
+    >>> order_text("fifo", {"fifo": "10 ms"})
+    'fifo'
+    """
+    if len(scores) < 2:
+        return taken
+    first, *others = (f"{name} {score}" for name, score in scores.items())
+    name, score = first.split(" ", 1)
+    return ", ".join([f"{taken}, for {name} gives {score}", *others])
 
 
 def bound_text(figure: str, argument: str) -> str:
@@ -117,6 +146,18 @@ def single_text(plan: Plan) -> str:
     if math.isfinite(plan.best_single_device_s):
         return f"the best takes {time_text(plan.best_single_device_s)}"
     return "none has the memory for all"
+
+
+def streamed_text(plan: Plan) -> str:
+    """Return in words which weights are sent for each request, to where, and through what room."""
+    homes = " and ".join(dict.fromkeys(weight.home for weight in plan.streamed))
+    total = size_text(sum(weight.size_bytes for weight in plan.streamed))
+    shares = [
+        f"{size_text(sent)} to {device.name} through {size_text(device.buffer_bytes)}"
+        for device in plan.devices
+        if (sent := streamed_bytes(device, plan))
+    ]
+    return f"{total} of weights from {homes} for each request: {', '.join(shares)}"
 
 
 def policy_text(answer: PlaceAnswer) -> str:

@@ -2,12 +2,15 @@
 
 The format is described in "Trace Event Format" by the Chromium project. Each device is a process
 with one row, in which ops lie inside their part. Transfers are one more process with a row for
-each pair of devices, and arrows lead from the op that made a value by way of its transfer to the
-first op that waits for it.
+each pair of devices, and for copies from the host to each device; arrows lead from the op that made
+a value by way of its transfer to the first op that waits for it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:  # dplace.simulator brings numba along
     from dplace.cluster import Cluster
@@ -39,7 +42,7 @@ def chrome_trace(
     Args:
         graph: the ops and values that the timeline is about.
         cluster: the devices they were placed on.
-        lowered: parts and transfers.
+        lowered: parts, transfers and copies from the host.
         timeline: when each of them starts and ends.
         part_names: the names of the parts in the plan, in the order of ``lowered``.
     """
@@ -47,7 +50,7 @@ def chrome_trace(
     events = [
         *device_names(cluster),
         *part_events(graph, lowered, timeline, names),
-        *transfer_events(graph, cluster, lowered, timeline),
+        *transfer_events(graph, cluster, *with_copies(lowered, timeline)),
     ]
     return {
         "traceEvents": events,
@@ -58,6 +61,25 @@ def chrome_trace(
             "makespan_s": float(timeline.makespan_s),
         },
     }
+
+
+def with_copies(lowered: "Lowered", timeline: "Timeline") -> tuple["Lowered", "Timeline"]:
+    """Return the same with copies from the host as transfers, behind the others, of source -1."""
+    from_host = np.full(lowered.num_copies, -1, dtype=np.int32)
+    return (
+        replace(
+            lowered,
+            transfer_value=np.append(lowered.transfer_value, lowered.copy_value),
+            transfer_source=np.append(lowered.transfer_source, from_host),
+            transfer_target=np.append(lowered.transfer_target, lowered.copy_target),
+            transfer_priority=np.append(lowered.transfer_priority, lowered.copy_priority),
+        ),
+        replace(
+            timeline,
+            transfer_start_s=np.append(timeline.transfer_start_s, timeline.copy_start_s),
+            transfer_end_s=np.append(timeline.transfer_end_s, timeline.copy_end_s),
+        ),
+    )
 
 
 def device_names(cluster: "Cluster") -> Iterator[Event]:
@@ -109,7 +131,8 @@ def transfer_events(
         yield placed_at("process_sort_index", pid, MAIN, pid)
     seen: set[int] = set()
     for transfer, tid in enumerate(tids):
-        source = cluster.devices[int(lowered.transfer_source[transfer])].name
+        home = int(lowered.transfer_source[transfer])
+        source = cluster.devices[home].name if home >= 0 else "host"
         target = cluster.devices[int(lowered.transfer_target[transfer])].name
         if tid not in seen:
             seen.add(tid)

@@ -124,7 +124,7 @@ class Worker:
             results = task.work(feeds, request.options)
         # onnxruntime's errors share no base below Exception.
         except Exception as error:
-            request.fail(part_failure(task.label, self.device, error))
+            request.fail(part_failure(task.label, self.device, error), task)
             return
         self.busy_s += time.perf_counter() - started_s
         self.calls += task.is_part

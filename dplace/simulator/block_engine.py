@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from dplace.errors import InputError
 from dplace.problem import Problem
 from dplace.rules import READY_RULES, Rule, Score
-from dplace.simulator import memory
 from dplace.simulator.blocks import BlockSearch, make_block_search, simulate_blocks
 from dplace.simulator.engine import capacity
+from dplace.simulator.memory import weight_bytes
 from dplace.simulator.tables import Tables
 from dplace.simulator.timeline import Lowered, Timeline
 
@@ -42,7 +42,7 @@ class BlockEngine:
 
     def peak_bound(self, placement: Int) -> Bytes:
         """Return the bytes of the ops on each accelerator; a CPU has no limit."""
-        return memory.weight_bytes(self._tables, placement)
+        return weight_bytes(self._tables, placement)
 
     def peak_bytes(self, placement: Int, rule: Rule, order: Int) -> Bytes:
         """Return what ``score`` counts as overflow where it is above the capacity."""
@@ -88,6 +88,7 @@ class BlockEngine:
             transfer_value=value[order_of],
             transfer_source=source[order_of],
             transfer_target=target[order_of],
+            transfer_priority=np.zeros(len(target), dtype=np.int32),
         )
         lengths = (end - start)[by_start]
         busy_s = np.bincount(lowered.part_device, weights=lengths, minlength=num).astype(np.float64)
@@ -101,7 +102,7 @@ class BlockEngine:
             transfer_start_s=sent[order_of],
             transfer_end_s=arrived[order_of],
             busy_s=busy_s,
-            weight_bytes=memory.weight_bytes(self._tables, placement),
+            weight_bytes=weight_bytes(self._tables, placement),
             peak_bytes=self.peak_bound(placement),
         )
         return lowered, timeline

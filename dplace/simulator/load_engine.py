@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from dplace.problem import Problem
 from dplace.rules import READY_RULES, Rule, Score
-from dplace.simulator import memory
 from dplace.simulator.engine import capacity, holds_all_the_time
 from dplace.simulator.loads import LoadSearch, crossings, largest, make_load_search, recount
+from dplace.simulator.memory import weight_bytes
 from dplace.simulator.op_engine import OpEngine, one_by_one
 from dplace.simulator.tables import TRANSFER, Tables
 from dplace.simulator.timeline import Lowered, Timeline
@@ -56,7 +56,7 @@ class LoadEngine:
         """Return bytes that no schedule of ``placement`` exceeds."""
         if self._one_request is not None:
             return self._one_request.peak_bound(placement)
-        return memory.weight_bytes(self._tables, placement)
+        return weight_bytes(self._tables, placement)
 
     def _crossing(self, placement: Int) -> tuple[Int, Int]:
         """Return the values that cross and the devices that they go to, each pair once."""
@@ -104,7 +104,7 @@ class LoadEngine:
             start_s=start_s,
             end_s=end_s,
             transfers=transfers,
-            weight_bytes=memory.weight_bytes(self._tables, placement),
+            weight_bytes=weight_bytes(self._tables, placement),
             peak_bytes=self.peak_bound(placement),
         )
 

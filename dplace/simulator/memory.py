@@ -8,7 +8,9 @@ from the start of the copy. It is freed
   ended and all its transfers from there have;
 - if the caller gets it: not before the end.
 
-A weight takes memory all the time, once on each device that has an op that reads it.
+A weight takes memory all the time, once on each device that has an op that reads it; a streamed one
+takes it on its home, and in place of it the room for streamed weights is taken on each device that
+one is sent to.
 """
 
 from typing import NamedTuple
@@ -16,11 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplace.problem import Problem
 from dplace.simulator.compiled import kernel
 from dplace.simulator.run import Run
-from dplace.simulator.tables import Tables
+from dplace.simulator.streamed import kept_bytes, room_bytes, streamed_reads
+from dplace.simulator.tables import Tables, ordered_tables
 
-__all__ = ["Lives", "lives", "peak_bound", "peak_bytes", "weight_bytes"]
+__all__ = ["Lives", "Memory", "lives", "weight_bytes"]
 
 Bytes = NDArray[np.int64]
 Int = NDArray[np.int32]
@@ -136,29 +140,62 @@ def _lives(tables: Tables, run: Run, sent: Float, copied: Float, result: Lives) 
 
 
 def weight_bytes(tables: Tables, placement: Int) -> Bytes:
-    """Return the bytes of the distinct weights on each device, shape ``(num_devices,)``."""
+    """Return the bytes of the distinct weights that ops read on each device.
+
+    Shape ``(num_devices,)``; streamed weights are left out.
+    """
     held = np.zeros(len(tables.devices), dtype=np.int64)
     _add_weights(tables, placement, np.full(len(held), -1, dtype=np.int32), held)
     return held
 
 
-def peak_bound(tables: Tables, placement: Int) -> Bytes:
-    """Return bytes that no schedule exceeds: weights, and every value that is ever there."""
-    held = weight_bytes(tables, placement)
-    _add_values(tables, placement, np.full(len(held), -1, dtype=np.int32), held)
-    return held
+class Memory:
+    """Counts the memory that placements of one problem take."""
 
+    def __init__(self, problem: Problem, tables: Tables) -> None:
+        self._problem = problem
+        self._tables = ordered_tables(problem, tables)
+        self._reads = streamed_reads(problem)
+        self._kept = kept_bytes(problem)
 
-def peak_bytes(tables: Tables, placement: Int, run: Run) -> Bytes:
-    """Return the bytes of weights and live values at the worst moment on each device."""
-    held = weight_bytes(tables, placement)
-    peaks = held.copy()
-    life = lives(tables, run)
-    # The results of ops that take no time may live for no time: they are never there.
-    life = _rows(life, life.end > life.start)
-    sizes = tables.values["bytes"][life.value]
-    _sweep(life, sizes, np.argsort(life.start), np.argsort(life.end), held, peaks)
-    return peaks
+    @property
+    def most_bytes(self) -> int:
+        """Return bytes that no placement exceeds on any device."""
+        graph, room = self._problem.graph, self._problem.buffer_bytes
+        total = int(graph.weight_bytes.sum()) + int(self._tables.values["bytes"].sum())
+        if len(self._reads.value) == 0:
+            return total
+        if room is None:
+            room = graph.value_bytes[self._problem.streamed].sum()
+        return total + int((self._kept + room).max())
+
+    def weights(self, placement: Int) -> Bytes:
+        """Return the bytes of the weights that lie on each device, shape ``(num_devices,)``."""
+        return weight_bytes(self._tables, placement) + self._kept
+
+    def _held(self, placement: Int) -> Bytes:
+        """Return the bytes that are taken all the time."""
+        held = self.weights(placement)
+        if len(self._reads.value) > 0:
+            held += room_bytes(self._problem, placement, self._reads)
+        return held
+
+    def bound(self, placement: Int) -> Bytes:
+        """Return bytes that no schedule exceeds: weights, and every value that is ever there."""
+        held = self._held(placement)
+        _add_values(self._tables, placement, np.full(len(held), -1, dtype=np.int32), held)
+        return held
+
+    def peaks(self, placement: Int, run: Run) -> Bytes:
+        """Return the bytes of weights and live values at the worst moment on each device."""
+        held = self._held(placement)
+        peaks = held.copy()
+        life = lives(self._tables, run)
+        # The results of ops that take no time may live for no time: they are never there.
+        life = _rows(life, life.end > life.start)
+        sizes = self._tables.values["bytes"][life.value]
+        _sweep(life, sizes, np.argsort(life.start), np.argsort(life.end), held, peaks)
+        return peaks
 
 
 @kernel

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from dplace.problem import Problem
 from dplace.rules import READY_RULES, URGENT_RULES, Rule, Score
-from dplace.simulator import memory
 from dplace.simulator.by_op import OpRun, make_op_run, simulate_batch, simulate_ops
 from dplace.simulator.engine import capacity, holds_all_the_time
 from dplace.simulator.loads import LoadSearch, largest, make_load_search, recount
+from dplace.simulator.memory import Memory, weight_bytes
 from dplace.simulator.op_tables import OpTables, tabulate_ops
 from dplace.simulator.run import Run, make_run
 from dplace.simulator.tables import Tables
@@ -45,15 +45,18 @@ class OpEngine:
         self._loads: LoadSearch | None = None
         self.rules = URGENT_RULES if self._op_tables.is_urgent_first else READY_RULES
         self.capacity = capacity(problem)
+        self._memory = Memory(problem, tables)
         self._position = np.zeros(problem.num_ops, dtype=np.int32)
         self.is_memory_tight = bool((self._most_bytes() > self.capacity).any())
 
     def _most_bytes(self) -> int:
         graph = self._problem.graph
+        if self._problem.machine == "native":
+            return self._memory.most_bytes
         total = 0
-        if self._problem.machine in ("native", "baechi", "moirai"):
+        if self._problem.machine in ("baechi", "moirai"):
             total += int(graph.weight_bytes.sum())
-        if self._problem.machine in ("native", "baechi", "placeto"):
+        if self._problem.machine in ("baechi", "placeto"):
             total += int(graph.value_bytes.sum())
         return total
 
@@ -89,8 +92,8 @@ class OpEngine:
         if self._problem.machine == "independent":
             return np.zeros(self._problem.num_devices, dtype=np.int64)
         if self._problem.machine == "moirai":
-            return memory.weight_bytes(self._tables, placement)
-        return memory.peak_bound(self._tables, placement)
+            return weight_bytes(self._tables, placement)
+        return self._memory.bound(placement)
 
     def _peaks(self, placement: Int) -> Bytes:
         """Return the bytes at the worst moment on each device, in the run just made."""
@@ -98,10 +101,10 @@ class OpEngine:
         if machine in ("moirai", "independent"):
             return self.peak_bound(placement)
         if machine == "native":
-            return memory.peak_bytes(self._tables, placement, self._as_part_run(placement))
+            return self._memory.peaks(placement, self._as_part_run(placement))
         held = np.zeros(self._problem.num_devices, dtype=np.int64)
         if machine == "baechi":
-            held = memory.weight_bytes(self._tables, placement)
+            held = weight_bytes(self._tables, placement)
         ops = self._run.ops
         return held + value_peaks(self._problem, placement, ops["start"], ops["end"])
 
@@ -139,7 +142,7 @@ class OpEngine:
             start_s=self._run.ops["start"].copy(),
             end_s=self._run.ops["end"].copy(),
             transfers=self._run.transfers[: self._run.totals[0]].copy(),
-            weight_bytes=memory.weight_bytes(self._tables, placement),
+            weight_bytes=self._memory.weights(placement),
             peak_bytes=self._peaks(placement),
         )
 
@@ -177,6 +180,7 @@ def one_by_one(
         transfer_value=transfers["value"].copy(),
         transfer_source=transfers["source"].copy(),
         transfer_target=transfers["target"].copy(),
+        transfer_priority=np.zeros(len(transfers), dtype=np.int32),
     )
     timeline = Timeline(
         makespan_s=makespan_s,

@@ -1,7 +1,8 @@
 """The clock for parts that are given: what a plan folder takes, without its model.
 
-It follows the rules of ``online.py`` except that nothing is decided here: each device runs its
-parts in their order, and the values of a part leave in the order of the transfers.
+It follows the rules of ``ordered.py`` except that nothing is decided here: each device runs its
+parts in their order. Transfers go by priority; of equal ones those that the same part makes go in
+the order in which they are given. Where nothing overtakes, that is how ``online.py`` has it too.
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,19 @@ from numpy.typing import NDArray
 
 from dplace.cluster import Cluster
 from dplace.errors import PlanError
-from dplace.problem import Problem
-from dplace.simulator.compiled import kernel
+from dplace.simulator.compiled import inlined, inner, kernel
 from dplace.simulator.heap import pop_arrival, push_arrival
-from dplace.simulator.run import transfer
+from dplace.simulator.part_graph import PartGraph
+from dplace.simulator.queues import (
+    HOST,
+    MOVE,
+    Queues,
+    clear,
+    enqueue,
+    make_queues,
+    release,
+    settle,
+)
 from dplace.simulator.tables import (
     ARRIVAL,
     PART,
@@ -26,34 +36,11 @@ from dplace.simulator.tables import (
     tabulate_devices,
     tabulate_links,
 )
-from dplace.simulator.timeline import Lowered
 
-__all__ = ["PartGraph", "PartTimes", "part_graph", "simulate_parts"]
+__all__ = ["PartTimes", "simulate_parts"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PartGraph:
-    """Parts, the values between them, and their order; lists are compressed by part."""
-
-    part_device: Int
-    """Shape ``(num_parts,)``; the parts of a device run in the order of their numbers."""
-    part_seconds: Float
-    """Time of the part's ops without the call, in seconds."""
-    input_offsets: Int
-    input_values: Int
-    """Values that each part reads and does not make."""
-    output_offsets: Int
-    output_values: Int
-    """Values that each part makes for other parts or for the caller."""
-    value_bytes: NDArray[np.int64]
-    graph_inputs: Int
-    graph_outputs: Int
-    transfer_value: Int
-    transfer_target: Int
-    """Device that the value goes to. The transfers of one part are queued in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,6 +53,9 @@ class PartTimes:
     part_end_s: Float
     transfer_start_s: Float
     transfer_end_s: Float
+    copy_start_s: Float
+    copy_end_s: Float
+    """Of streamed weights that come from the host."""
     busy_s: Float
 
 
@@ -74,7 +64,6 @@ class _Tables(NamedTuple):
 
     devices: Records
     """DEVICE; ``closure`` is the next place in ``queue``, ``closure_size`` the end of its row."""
-    links: Records
     values: Records
     """VALUE; ``consumers`` is the offset into ``reader_parts``."""
     reader_parts: Int
@@ -84,18 +73,19 @@ class _Tables(NamedTuple):
     output_offsets: Int
     output_values: Int
     sends: Int
-    """Transfers by the part that makes their value."""
+    """Moves by the part that makes their value."""
     send_offsets: Int
+    reads: Int
+    """Moves of streamed weights by the part that reads them."""
+    read_offsets: Int
     host_values: Int
     parts: Records
     """PART; ``ops`` is the number of inputs that are not on the device yet."""
-    transfers: Records
     pending: Records
-    channel_free: Float
     makespan: Float
 
 
-@kernel
+@inner
 def _arrive(value: int, device: int, tables: _Tables) -> None:
     """Note that ``value`` is on ``device``."""
     for edge in range(tables.values[value]["consumers"], tables.values[value + 1]["consumers"]):
@@ -104,14 +94,15 @@ def _arrive(value: int, device: int, tables: _Tables) -> None:
             part["ops"] -= 1
 
 
-@kernel
-def _finish(now: float, index: int, tables: _Tables) -> None:
+@inlined
+def _finish(now: float, index: int, tables: _Tables, queues: Queues) -> None:
     """Hand on what the part that has run on device ``index`` made."""
-    values, transfers, makespan = tables.values, tables.transfers, tables.makespan
+    values, makespan = tables.values, tables.makespan
     device = tables.devices[index]
     part = device["part"]
     device["part"] = -1
     makespan[0] = max(makespan[0], now)
+    release(part, tables.read_offsets, tables.reads, queues)
     for slot in range(tables.output_offsets[part], tables.output_offsets[part + 1]):
         value = tables.output_values[slot]
         if values[value]["returns"]:
@@ -121,34 +112,47 @@ def _finish(now: float, index: int, tables: _Tables) -> None:
             makespan[0] = max(makespan[0], device["returned"])
         _arrive(value, index, tables)
     for slot in range(tables.send_offsets[part], tables.send_offsets[part + 1]):
-        record = transfers[tables.sends[slot]]
-        value = record["value"]
-        transfer(
-            now,
-            value,
-            index,
-            record["target"],
-            values[value],
-            tables.links,
-            tables.devices,
-            tables.channel_free,
-            tables.pending,
-            record,
-        )
+        enqueue(tables.sends[slot], queues)
+
+
+@inlined
+def _copy_inputs(tables: _Tables) -> None:
+    """Send the graph's inputs on their way."""
+    values = tables.values
+    for slot in range(len(tables.host_values)):
+        value = tables.host_values[slot]
+        for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
+            device = tables.devices[tables.parts[tables.reader_parts[edge]]["device"]]
+            if device["copy"] != value:
+                device["copy"] = value
+                device["copied"] += (
+                    device["host_latency"] + values[value]["bytes"] / device["host_bytes_per_s"]
+                )
+                push_arrival(
+                    tables.pending,
+                    device["pending"],
+                    device["pending_size"],
+                    device["copied"],
+                    value,
+                )
+                device["pending_size"] += 1
 
 
 @kernel
-def _run(tables: _Tables) -> int:
+def _replay(tables: _Tables, queues: Queues) -> int:
     """Let the clock run until nothing is on its way; return how many parts have run."""
     devices, parts, pending = tables.devices, tables.parts, tables.pending
+    clear(queues)
+    _copy_inputs(tables)
     done = 0
     now = 0.0
     while now < np.inf:
         for index in range(len(devices)):
             running = devices[index]["part"]
             if running >= 0 and parts[running]["end"] <= now:
-                _finish(now, index, tables)
+                _finish(now, index, tables, queues)
                 done += 1
+        settle(now, devices, pending, queues)
         soon = np.inf
         for index in range(len(devices)):
             device = devices[index]
@@ -169,45 +173,24 @@ def _run(tables: _Tables) -> int:
                 soon = min(soon, parts[device["part"]]["end"])
             elif device["pending_size"] > 0:
                 soon = min(soon, pending[base]["time"])
+        if queues.totals[2] > 0:
+            soon = min(soon, queues.flights[0]["time"])
         now = soon
     return done
 
 
-@kernel
-def _replay(tables: _Tables) -> int:
-    """Send the graph's inputs on their way and run; return how many parts have run."""
-    values = tables.values
-    for slot in range(len(tables.host_values)):
-        value = tables.host_values[slot]
-        for edge in range(values[value]["consumers"], values[value + 1]["consumers"]):
-            device = tables.devices[tables.parts[tables.reader_parts[edge]]["device"]]
-            if device["copy"] != value:
-                device["copy"] = value
-                device["copied"] += (
-                    device["host_latency"] + values[value]["bytes"] / device["host_bytes_per_s"]
-                )
-                push_arrival(
-                    tables.pending,
-                    device["pending"],
-                    device["pending_size"],
-                    device["copied"],
-                    value,
-                )
-                device["pending_size"] += 1
-    return int(_run(tables))
-
-
 def simulate_parts(graph: PartGraph, cluster: Cluster) -> PartTimes:
-    """Return when each part and transfer runs.
+    """Return when each part, transfer and copy of a weight runs.
 
     The times of what ``dplace.lowering.lower`` returns come out exactly as they are there.
 
     Raises:
         PlanError: Some part waits for a value that never comes.
     """
-    tables = _tabulate(graph, cluster)
-    done = _replay(tables)
-    parts, transfers = tables.parts, tables.transfers
+    links = tabulate_links(cluster)
+    tables, queues, place = _tabulate(graph, cluster, links)
+    done = _replay(tables, queues)
+    parts = tables.parts
     if done < len(parts):
         stuck = int(np.flatnonzero(parts["ops"] > 0)[0])
         raise PlanError(
@@ -218,27 +201,34 @@ def simulate_parts(graph: PartGraph, cluster: Cluster) -> PartTimes:
     busy_s = np.bincount(parts["device"], weights=lengths, minlength=cluster.num_devices).astype(
         np.float64
     )
+    num_transfers = len(graph.transfer_value)
+    records = queues.moves[place]
+    sent = np.zeros(num_transfers, dtype=TRANSFER)
+    for name in ("start", "end", "source", "target"):
+        sent[name] = records[name][:num_transfers]
     return PartTimes(
         makespan_s=float(tables.makespan[0]),
         part_start_s=parts["start"].copy(),
         part_end_s=parts["end"].copy(),
-        transfer_start_s=transfers["start"].copy(),
-        transfer_end_s=transfers["end"].copy(),
-        bottleneck_s=largest_station(busy_s, transfers, tables.links),
+        transfer_start_s=records["start"][:num_transfers].copy(),
+        transfer_end_s=records["end"][:num_transfers].copy(),
+        copy_start_s=records["start"][num_transfers:].copy(),
+        copy_end_s=records["end"][num_transfers:].copy(),
+        bottleneck_s=largest_station(busy_s, sent, links),
         busy_s=busy_s,
     )
 
 
-def _tabulate(graph: PartGraph, cluster: Cluster) -> _Tables:
+def _tabulate(
+    graph: PartGraph, cluster: Cluster, links: Records
+) -> tuple[_Tables, Queues, NDArray[np.int64]]:
+    """Return what ``_replay`` reads, and the move of each transfer and behind them each copy."""
     num_parts, num_values = len(graph.part_device), len(graph.value_bytes)
     num_devices = cluster.num_devices
     num_inputs = np.diff(graph.input_offsets)
     reader_offsets, reader_order = _by_key(graph.input_values, num_values)
+    reader_parts = np.repeat(np.arange(num_parts, dtype=np.int32), num_inputs)
     queue_offsets, queue = _by_key(graph.part_device, num_devices)
-    maker = np.full(num_values, num_parts, dtype=np.int32)
-    maker[graph.output_values] = np.repeat(np.arange(num_parts), np.diff(graph.output_offsets))
-    send_offsets, sends = _by_key(maker[graph.transfer_value], num_parts + 1)
-
     devices = tabulate_devices(cluster)
     if len(np.unique(graph.part_device)) == 1:
         devices["overhead"] = devices["alone_overhead"]
@@ -247,6 +237,7 @@ def _tabulate(graph: PartGraph, cluster: Cluster) -> _Tables:
     # A device receives at most what its parts read, each part apart.
     room = np.bincount(graph.part_device, weights=num_inputs, minlength=num_devices)
     room += np.bincount(graph.transfer_target, minlength=num_devices)
+    room += np.bincount(graph.copy_target, minlength=num_devices)
     devices["pending"][1:] = np.cumsum(room)[:-1]
     values = np.zeros(num_values + 1, dtype=VALUE)
     values["bytes"][:-1] = graph.value_bytes
@@ -255,26 +246,77 @@ def _tabulate(graph: PartGraph, cluster: Cluster) -> _Tables:
     parts = np.zeros(num_parts, dtype=PART)
     parts["device"] = graph.part_device
     parts["ops"] = num_inputs
-    transfers = np.zeros(len(graph.transfer_value), dtype=TRANSFER)
-    transfers["value"], transfers["target"] = graph.transfer_value, graph.transfer_target
-    return _Tables(
+
+    moves, place = _moves(graph, devices, links)
+    num_weights = int(np.isin(moves["value"], graph.streamed).sum())
+    for move in moves[:num_weights][moves["readers"][:num_weights] == 0]:
+        raise PlanError(
+            f"a streamed weight is sent to {cluster.devices[move['target']].name}, where no part "
+            "reads it"
+        )
+    move_of = {(int(it["value"]), int(it["target"])): at for at, it in enumerate(moves)}
+    is_read = [
+        move_of.get((value, int(graph.part_device[part])), num_weights)
+        for value, part in zip(graph.input_values.tolist(), reader_parts.tolist(), strict=True)
+    ]
+    reads = np.array(is_read, dtype=np.int32)
+    read_offsets, by_part = _by_key(reader_parts[reads < num_weights], num_parts)
+    maker = np.full(num_values, num_parts, dtype=np.int32)
+    maker[graph.output_values] = np.repeat(np.arange(num_parts), np.diff(graph.output_offsets))
+    makers = maker[moves["value"][num_weights:]]
+    send_offsets, sends = _by_key(makers, num_parts + 1)
+    by_target = np.lexsort((moves["priority"][:num_weights], moves["target"][:num_weights]))
+    tables = _Tables(
         devices=devices,
-        links=tabulate_links(cluster),
         values=values,
-        reader_parts=np.repeat(np.arange(num_parts, dtype=np.int32), num_inputs)[reader_order],
+        reader_parts=reader_parts[reader_order],
         queue=queue,
         part_seconds=np.array(graph.part_seconds, dtype=np.float64),
         output_offsets=np.array(graph.output_offsets, dtype=np.int32),
         output_values=np.array(graph.output_values, dtype=np.int32),
-        sends=sends,
+        sends=sends + np.int32(num_weights),
         send_offsets=send_offsets,
+        reads=reads[reads < num_weights][by_part],
+        read_offsets=read_offsets,
         host_values=np.array(graph.graph_inputs, dtype=np.int32),
         parts=parts,
-        transfers=transfers,
         pending=np.zeros(int(room.sum()), dtype=ARRIVAL),
-        channel_free=np.zeros(num_devices * (num_devices + 1)),
         makespan=np.zeros(1),
     )
+    queues = make_queues(moves, by_target.astype(np.int32), links, graph.buffer_bytes)
+    return tables, queues, place
+
+
+def _moves(graph: PartGraph, devices: Records, links: Records) -> tuple[Records, NDArray[np.int64]]:
+    """Return MOVE of weights, by value and target, and then of what parts make.
+
+    With them the move of each transfer of ``graph``, and behind those of each copy.
+    """
+    value = np.concatenate([graph.transfer_value, graph.copy_value])
+    target = np.concatenate([graph.transfer_target, graph.copy_target])
+    source = np.concatenate([graph.transfer_source, np.full(len(graph.copy_value), HOST)])
+    is_weight = np.isin(value, graph.streamed)
+    size = graph.value_bytes[value]
+    host_s = devices["host_latency"][target] + size / devices["host_bytes_per_s"][target]
+    taken = links[source, target]
+    moves = np.zeros(len(value), dtype=MOVE)
+    moves["seconds"] = np.where(
+        source == HOST, host_s, taken["latency"] + size / taken["bytes_per_s"]
+    )
+    moves["bytes"], moves["value"] = size, value
+    moves["source"], moves["target"] = source, target
+    moves["priority"] = np.concatenate([graph.transfer_priority, graph.copy_priority])
+    readers = np.repeat(graph.part_device, np.diff(graph.input_offsets))
+    pairs = graph.input_values.astype(np.int64) * len(devices) + readers
+    keys, counts = np.unique(pairs, return_counts=True)
+    mine = value.astype(np.int64) * len(devices) + target
+    found = np.searchsorted(keys, mine).clip(max=max(0, len(keys) - 1))
+    is_read = is_weight & (keys[found] == mine) if len(keys) else np.zeros(len(value), np.bool_)
+    moves["readers"][is_read] = counts[found[is_read]]
+    order = np.lexsort((np.where(is_weight, target, 0), np.where(is_weight, value, 0), ~is_weight))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return moves[order], place
 
 
 def _by_key(keys: Int, num_keys: int) -> tuple[Int, Int]:
@@ -282,36 +324,3 @@ def _by_key(keys: Int, num_keys: int) -> tuple[Int, Int]:
     counts = np.bincount(keys, minlength=num_keys)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return offsets, np.argsort(keys, kind="stable").astype(np.int32)
-
-
-def part_graph(problem: Problem, lowered: Lowered) -> PartGraph:
-    """Return the parts of a lowered placement with what each reads and makes."""
-    graph = problem.graph
-    inputs: list[list[int]] = []
-    outputs: list[list[int]] = []
-    seconds: list[float] = []
-    returned = set(graph.graph_outputs.tolist())
-    for part, device in enumerate(lowered.part_device):
-        row = lowered.part_ops[lowered.part_offsets[part] : lowered.part_offsets[part + 1]]
-        members = set(row.tolist())
-        read = [int(value) for op in row for value in graph.inputs_of(op)]
-        made = [int(value) for op in row for value in graph.outputs_of(op)]
-        inputs.append([v for v in dict.fromkeys(read) if graph.value_producer[v] not in members])
-        outputs.append(
-            [v for v in made if v in returned or not members.issuperset(graph.consumers_of(v))]
-        )
-        # One after another, as on the clock: sum() and np.sum may add in another order.
-        seconds.append(float(np.cumsum(problem.seconds[row, device])[-1]))
-    return PartGraph(
-        part_device=lowered.part_device,
-        part_seconds=np.array(seconds),
-        input_offsets=np.cumsum([0, *map(len, inputs)], dtype=np.int32),
-        input_values=np.array([v for values in inputs for v in values], dtype=np.int32),
-        output_offsets=np.cumsum([0, *map(len, outputs)], dtype=np.int32),
-        output_values=np.array([v for values in outputs for v in values], dtype=np.int32),
-        value_bytes=graph.value_bytes,
-        graph_inputs=graph.graph_inputs,
-        graph_outputs=graph.graph_outputs,
-        transfer_value=lowered.transfer_value,
-        transfer_target=lowered.transfer_target,
-    )

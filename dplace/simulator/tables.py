@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.cluster import Cluster, Contention
+from dplace.op_graph import OpGraph
 from dplace.problem import Machine, Problem
+from dplace.simulator.streamed import homes_of
 
 __all__ = [
     "NOBODY",
@@ -20,6 +22,7 @@ __all__ = [
     "largest_station",
     "least_transfer_s",
     "machine_links",
+    "ordered_tables",
     "tabulate",
     "tabulate_devices",
     "tabulate_links",
@@ -243,6 +246,10 @@ def tabulate_devices(cluster: Cluster, *, is_native: bool = True) -> Records:
 def tabulate(problem: Problem) -> Tables:
     """Return graph, costs and cluster as arrays of their own.
 
+    To searches and bounds, which read these, streamed weights of the host are copied as the
+    caller's inputs are, behind them and once to each device; those of other homes cost nothing.
+    What they really take is told by the ordered pass, with ``ordered_tables``.
+
     numba compiles anew for read-only and for strided arrays; copies keep it to one version.
     """
     graph = problem.graph
@@ -256,6 +263,9 @@ def tabulate(problem: Problem) -> Tables:
     ops = np.zeros(graph.num_ops + 1, dtype=OP)
     ops["outputs"] = graph.output_offsets
     ops["missing"][:-1] = np.diff(graph.input_offsets)
+    streamed = problem.streamed
+    homes = homes_of(problem)[streamed]
+    _take_as_there(ops, graph, streamed[homes >= 0])
     makers = graph.value_producer[graph.graph_outputs]
     ops["returns"][makers[makers >= 0]] = 1
     ops["owed"] = NOBODY
@@ -268,7 +278,7 @@ def tabulate(problem: Problem) -> Tables:
         successor_ops=successor_ops,
         output_values=np.array(graph.output_values, dtype=np.int32),
         consumer_ops=np.array(graph.consumer_ops, dtype=np.int32),
-        host_values=np.array(graph.graph_inputs, dtype=np.int32),
+        host_values=np.concatenate([graph.graph_inputs, streamed[homes < 0]]).astype(np.int32),
         seconds=np.array(problem.seconds, dtype=np.float64, order="C"),
         devices=tabulate_devices(problem.cluster, is_native=problem.machine == "native"),
         weight_bytes=np.array(graph.weight_bytes, dtype=np.int64),
@@ -276,6 +286,30 @@ def tabulate(problem: Problem) -> Tables:
         weight_readers=readers[np.argsort(graph.op_weights, kind="stable")].astype(np.int32),
         links=machine_links(problem, problem.machine),
     )
+
+
+def ordered_tables(problem: Problem, tables: Tables) -> Tables:
+    """Return tables in which streamed weights are waited for and have no bytes of their own.
+
+    Moves have what they take on links (``moves.py``), buffers what they take of memory.
+    """
+    streamed = problem.streamed
+    if len(streamed) == 0:
+        return tables
+    ops, values = tables.ops.copy(), tables.values.copy()
+    ops["missing"][:-1] = np.diff(problem.graph.input_offsets)
+    values["bytes"][streamed] = 0
+    inputs = np.array(problem.graph.graph_inputs, dtype=np.int32)
+    return tables._replace(ops=ops, values=values, host_values=inputs)
+
+
+def _take_as_there(ops: Records, graph: OpGraph, values: Int) -> None:
+    """Let no op wait for ``values``."""
+    is_there = np.zeros(graph.num_values, dtype=np.bool_)
+    is_there[values] = True
+    readers = np.repeat(np.arange(graph.num_ops), np.diff(graph.input_offsets))
+    found = readers[is_there[graph.input_values]]
+    ops["missing"][:-1] -= np.bincount(found, minlength=graph.num_ops).astype(np.int32)
 
 
 def _successors(problem: Problem) -> tuple[Int, Int]:

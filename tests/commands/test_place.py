@@ -33,6 +33,7 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
         "objective": "latency",
         "evaluations": None,
         "seed": 0,
+        "comm_order": "best",
         "dims": {},
         "pins": (),
         "optimize": "auto",
@@ -52,7 +53,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         *("--dim", "batch=8", "--dim", "a=b=2", "--pin", "x*=gpu:1", "--pin", "y=gpu:0"),
         *("--optimize", "portable", "--opt-level", "basic", "--json"),
         *("--format", "moirai", "--machine", "baechi"),
-        *("--profile", "a.json", "--profile", "b.json"),
+        *("--profile", "a.json", "--profile", "b.json", "--comm-order", "tac"),
     )
     expected: dict[str, object] = {
         "cluster": "4xV100@nvlink",
@@ -61,6 +62,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         "objective": "throughput",
         "evaluations": 50,
         "seed": 7,
+        "comm_order": "tac",
         "dims": {"batch": 8, "a=b": 2},
         "pins": (("x*", "gpu:1"), ("y", "gpu:0")),
         "optimize": "portable",
@@ -92,6 +94,7 @@ Cluster     2xCPU
 One device  the best takes 16.00 ms
 Bound       no placement takes less than 8.000 ms, by work
 Transfers   1, 4.1 kB in all
+Order       tac, for fifo gives 10.50 ms, tac 10.00 ms
 Parts       2
 Times       25 % measured, 75 % modelled
 Policy      auto after 120 evaluations; single 16.00 ms, heft 11.20 ms
@@ -132,6 +135,8 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
         "gap_to_bound": 0.25,
         "best_single_device_s": 0.016,
         "transfers": {"count": 1, "bytes": 4096},
+        "comm_order": "tac",
+        "comm_orders": {"fifo": 0.0105, "tac": 0.010},
         "parts": 2,
         "scores": {"single": 0.016, "heft": 0.0112},
         "evaluations": 120,
@@ -202,6 +207,8 @@ def test_json_of_a_cost_graph(dplace: Dplace, record: Record) -> None:
         "bound_argument": "forks",
         "best_single_device_s": 0.0354308,
         "transfers": {"count": 3, "bytes": 64},
+        "comm_order": "fifo",
+        "comm_orders": {},
         "scores": {"single": 0.0354308, "heft": 0.0185},
         "evaluations": 120,
         "warnings": ["memory looks like bits"],

@@ -154,7 +154,6 @@ def test_auto_is_never_worse_than_what_it_tries(seed: int) -> None:
     for name in ("single", "heft", "m-etf"):
         other = place(problem, name)
         assert answer.timeline.makespan_s <= other.timeline.makespan_s
-        assert answer.scores[name] <= other.timeline.makespan_s
     assert answer.evaluations <= 300
 
 

@@ -78,6 +78,7 @@ def plan(**changes: Any) -> Plan:
         ),
         dims={"batch": 8},
         index_limits={},
+        comm_order="tac",
     )
     return dataclasses.replace(made, **changes)
 
@@ -90,6 +91,7 @@ def placed(**changes: Any) -> PlaceAnswer:
         transfers=1,
         transfer_bytes=4096,
         scores={"single": 0.016, "heft": 0.0112},
+        order_scores={"fifo": 0.0105, "tac": 0.010},
         evaluations=120,
         bound_argument="work",
         measured_share=0.25,

@@ -42,6 +42,7 @@ Cluster     2xCPU
 One device  the best takes 16.00 ms
 Bound       no placement takes less than 8.000 ms, by work
 Transfers   1, 4.1 kB in all
+Order       tac, for fifo gives 10.50 ms, tac 10.00 ms
 Parts       2
 Times       25 % measured, 75 % modelled
 Policy      auto after 120 evaluations; single 16.00 ms, heft 11.20 ms
@@ -94,6 +95,7 @@ Cluster     2xCPU
 One device  the best takes 16.00 ms
 Bound       no placement takes less than 8.000 ms
 Transfers   1, 4.1 kB in all
+Order       tac
 Parts       2"""
     )
 

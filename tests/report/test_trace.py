@@ -86,6 +86,7 @@ LOWERED = Lowered(
     transfer_value=ints(1),
     transfer_source=ints(0),
     transfer_target=ints(1),
+    transfer_priority=ints(0),
 )
 
 
@@ -196,3 +197,23 @@ def test_times_are_whole_nanoseconds(seconds: float) -> None:
 
 def test_the_trace_is_json() -> None:
     assert json.loads(json_text(trace())) == trace()
+
+
+def test_copies_from_the_host_have_rows_of_their_own_and_lead_to_their_readers() -> None:
+    lowered = dataclasses.replace(
+        LOWERED, copy_value=ints(0), copy_target=ints(0), copy_priority=ints(0)
+    )
+    timeline = dataclasses.replace(TIMELINE, copy_start_s=floats(0.0), copy_end_s=floats(0.25))
+    rows = {
+        event["tid"]: event["args"]["name"]
+        for event in events("M", lowered=lowered, timeline=timeline)
+        if event["name"] == "thread_name" and event["pid"] == 3
+    }
+    assert sorted(rows.values()) == ["cpu:0 -> cpu:1", "host -> cpu:0"]
+    (copy,) = [
+        event
+        for event in events("X", lowered=lowered, timeline=timeline)
+        if event["cat"] == "transfer" and event["args"]["from"] == "host"
+    ]
+    assert rows[copy["tid"]] == "host -> cpu:0"
+    assert (copy["ts"], copy["dur"], copy["name"]) == (0.0, 250_000.0, GRAPH.value_names[0])

@@ -11,7 +11,8 @@ from dplace.lowering import Evaluator, Rule
 from dplace.problem import Problem
 from dplace.rules import PART_RULES
 from dplace.simulator.part_engine import PartEngine
-from dplace.simulator.replay import part_graph, simulate_parts
+from dplace.simulator.part_graph import part_graph
+from dplace.simulator.replay import simulate_parts
 from tests.random_problems import random_problem
 from tests.simulator.reference import Reference, reference_peaks
 
@@ -111,6 +112,8 @@ def test_every_part_op_and_transfer_is_where_the_reference_has_it(
 @given(world=WORLDS, rule=RULES_TO_TRY)
 def test_the_parts_alone_take_the_same_time(world: tuple[Problem, np.ndarray], rule: Rule) -> None:
     problem, placement = world
+    if problem.cluster.contention in ("egress-ingress", "port"):
+        return  # there a transfer may overtake another: test_ordered.py
     lowered, timeline = parts_of(problem).run(placement, rule)
     times = simulate_parts(part_graph(problem, lowered), problem.cluster)
     assert times.makespan_s == timeline.makespan_s

@@ -1,6 +1,7 @@
 """Parts that are given run in their order, or it is said what they wait for."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,12 +9,22 @@ from numpy.typing import NDArray
 
 from dplace.errors import PlanError
 from dplace.simulator.compiled import is_compiled_cache_present
-from dplace.simulator.replay import PartGraph, simulate_parts
+from dplace.simulator.part_graph import PartGraph
+from dplace.simulator.replay import simulate_parts
 from tests.random_problems import compress, make_cluster
 
 
 def ids(*numbers: int) -> NDArray[np.int32]:
     return np.array(numbers, dtype=np.int32)
+
+
+NOTHING_STREAMED: dict[str, Any] = {
+    "streamed": ids(),
+    "copy_value": ids(),
+    "copy_target": ids(),
+    "copy_priority": ids(),
+    "buffer_bytes": np.zeros(2, dtype=np.int64),
+}
 
 
 def there_and_back() -> PartGraph:
@@ -34,7 +45,10 @@ def there_and_back() -> PartGraph:
         graph_inputs=ids(0),
         graph_outputs=ids(3),
         transfer_value=ids(1, 2),
+        transfer_source=ids(0, 1),
         transfer_target=ids(1, 0),
+        transfer_priority=ids(0, 0),
+        **NOTHING_STREAMED,
     )
 
 
@@ -51,7 +65,13 @@ def test_parts_wait_for_their_inputs() -> None:
 
 
 def test_a_transfer_that_is_missing_is_named_by_the_part_that_waits() -> None:
-    graph = dataclasses.replace(there_and_back(), transfer_value=ids(1), transfer_target=ids(1))
+    graph = dataclasses.replace(
+        there_and_back(),
+        transfer_value=ids(1),
+        transfer_source=ids(0),
+        transfer_target=ids(1),
+        transfer_priority=ids(0),
+    )
     with pytest.raises(PlanError, match="part 2 on test:0 waits for a value that never comes"):
         simulate_parts(graph, make_cluster(2))
 
@@ -68,10 +88,12 @@ def test_parts_in_the_wrong_order_wait_for_ever() -> None:
         output_offsets=output_offsets,
         output_values=output_values,
         transfer_value=ids(),
+        transfer_source=ids(),
         transfer_target=ids(),
+        transfer_priority=ids(),
     )
     with pytest.raises(PlanError, match="part 0 on test:0 waits"):
-        simulate_parts(graph, make_cluster(1))
+        simulate_parts(graph, make_cluster(2))
 
 
 def test_no_parts_take_no_time() -> None:
@@ -87,7 +109,10 @@ def test_no_parts_take_no_time() -> None:
         graph_inputs=ids(),
         graph_outputs=ids(),
         transfer_value=ids(),
+        transfer_source=ids(),
         transfer_target=ids(),
+        transfer_priority=ids(),
+        **NOTHING_STREAMED,
     )
     assert simulate_parts(graph, make_cluster(2)).makespan_s == 0.0
 
