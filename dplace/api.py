@@ -2,8 +2,8 @@
 
 This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_weights.py (which
 of its weights are streamed), api_graph.py (graphs with given costs), api_simulate.py,
-api_compare.py, api_profile.py and api_learn.py with api_learn_models.py (policies that are
-learned), the only modules beside the command line that know all rooms. Whatever takes long to
+api_compare.py, api_profile.py, api_run.py and api_learn.py with api_learn_models.py (policies that
+are learned), the only modules beside the command line that know all rooms. Whatever takes long to
 import is imported by the function that needs it.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from dplace.api_compare import compare
 from dplace.api_graph import (
@@ -25,6 +25,7 @@ from dplace.api_graph import (
 from dplace.api_learn import finetune, pretrain, shipped_policies
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
+from dplace.api_run import launch_lines, run, run_ranks
 from dplace.api_simulate import simulate
 from dplace.api_weights import place_with_weights
 from dplace.errors import UsageError
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from dplace.report.answer import PlaceAnswer
     from dplace.report.graph_answer import GraphAnswer
     from dplace.report.model_summary import ModelSummary
-    from dplace.runtime.report import RunReport
 
 __all__ = [
     "compare",
@@ -52,11 +52,13 @@ __all__ = [
     "finetune",
     "generate",
     "inspect",
+    "launch_lines",
     "place",
     "pretrain",
     "profile",
     "profile_links",
     "run",
+    "run_ranks",
     "shipped_policies",
     "simulate",
 ]
@@ -302,13 +304,6 @@ def inspect(
             dims=sizes,
             warnings=tuple(warnings),
         )
-
-
-def run(plan: Path | str, **options: Any) -> RunReport:
-    """Run a plan, time it, and compare it with the whole model; see ``dplace.runtime.report``."""
-    from dplace.runtime.report import run_plan
-
-    return run_plan(Path(plan), **options)
 
 
 def generate(

@@ -3,15 +3,32 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from dplace.runtime.events import RunEvent
-from dplace.runtime.placed_session import DeviceUsage, PlacedSession
+from dplace.runtime.placed_session import DeviceUsage
 from dplace.runtime.spread import DeviceSpread, Iteration, Spread, Stragglers, iteration_of
 from dplace.runtime.values import Value
 
-__all__ = ["Measurement", "measure"]
+__all__ = ["Measured", "Measurement", "measure"]
+
+
+class Measured(Protocol):
+    """What is timed: a PlacedSession, or what stands for one where there are several processes."""
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Value], /
+    ) -> list[Value]: ...
+
+    def usage(self) -> tuple[DeviceUsage, ...]: ...
+
+    def start_recording(self) -> None: ...
+
+    def take_events(self) -> list[RunEvent]: ...
+
+    def stop_recording(self) -> list[RunEvent]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +93,7 @@ def median_index(numbers: Sequence[float]) -> int:
 
 
 def measure(
-    session: PlacedSession,
+    session: Measured,
     feeds: Mapping[str, Value],
     *,
     warmup: int,

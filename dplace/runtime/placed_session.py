@@ -28,7 +28,7 @@ from dplace.runtime.streams import Homes, Streamer, streamers
 from dplace.runtime.values import Held, NativeValue, Value, to_python
 from dplace.runtime.worker import Worker
 
-__all__ = ["DeviceUsage", "NodeArg", "PlacedSession"]
+__all__ = ["DeviceUsage", "NodeArg", "PlacedSession", "node_arg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +141,15 @@ class PlacedSession:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return name, type and shape of each input."""
-        return [_node_arg(value) for value in self.plan.inputs]
+        return [node_arg(value) for value in self.plan.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return name, type and shape of each output."""
-        return [_node_arg(value) for value in self.plan.outputs]
+        return [node_arg(value) for value in self.plan.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Return the initializers that may be fed another value."""
-        return [_node_arg(value) for value in self.plan.overridable]
+        return [node_arg(value) for value in self.plan.overridable]
 
     def run(
         self,
@@ -358,7 +358,8 @@ def _opener(
     return open_parts
 
 
-def _node_arg(value: ValueType) -> NodeArg:
+def node_arg(value: ValueType) -> NodeArg:
+    """Return an input or output of a plan as onnxruntime would describe it."""
     return NodeArg(name=value.name, type=value.type, shape=list(value.shape or ()))
 
 

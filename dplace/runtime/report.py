@@ -1,10 +1,12 @@
 """Run a plan and say how long it took and how far it is from the whole model."""
 
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from dplace.runtime.measure import Measurement, measure
 from dplace.runtime.npz import read_npz, write_npz
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.values import Value
+
+if TYPE_CHECKING:
+    from dplace.runtime.ranks.session import RankSession
 
 __all__ = ["RunReport", "run_plan"]
 
@@ -149,6 +154,7 @@ def run_plan(
     trace: Path | None = None,
     seed: int = 0,
     allow_cpu: bool = False,
+    open_session: Callable[..., PlacedSession | RankSession] = PlacedSession,
 ) -> RunReport:
     """Run a plan several times, and compare its outputs with the whole model's.
 
@@ -162,6 +168,7 @@ def run_plan(
         save_outputs: An .npz file to write the outputs to.
         trace: A file to draw the median run and its prediction in, as a Chrome trace.
         allow_cpu: Let CPU cores stand in for devices that are not on this machine.
+        open_session: From the folder and ``allow_cpu`` to what runs the plan.
 
     Raises:
         InputError: An input, a dimension or a file cannot be used.
@@ -175,7 +182,7 @@ def run_plan(
     values = read_npz(inputs) if isinstance(inputs, Path) else inputs or {}
     with ExitStack() as stack:
         file = stack.enter_context(_trace_file(trace)) if trace is not None else None
-        with PlacedSession(folder, allow_cpu=allow_cpu) as session:
+        with open_session(folder, allow_cpu=allow_cpu) as session:
             plan = session.plan
             given = _with_sequences(plan, values)
             feeds = _feeds(plan, given, dims or {}, seed)

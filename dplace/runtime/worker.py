@@ -23,7 +23,7 @@ from dplace.runtime.route import Task
 if TYPE_CHECKING:
     from dplace.runtime.request import Request
 
-__all__ = ["LogEntry", "Worker"]
+__all__ = ["LogEntry", "Worker", "part_failure"]
 
 Item: TypeAlias = "tuple[int, int, Request, Task]"
 """Number of the request, position of the task; no two tasks of a device have both in common."""
@@ -129,7 +129,7 @@ class Worker:
             results = task.work(feeds, request.options)
         # onnxruntime's errors share no base below Exception.
         except Exception as error:
-            request.fail(self._failure(task, error), task)
+            request.fail(part_failure(task.label, self.device, error), task)
             return
         ended_s = time.perf_counter()
         self.busy_s += ended_s - started_s
@@ -140,12 +140,13 @@ class Worker:
         del feeds
         request.complete(task, results)
 
-    def _failure(self, task: Task, error: Exception) -> DplaceError:
-        """Return the error that the caller gets to see."""
-        text = reason(error)
-        if not self.device.is_cpu and any(mark in text for mark in LOST):
-            failure: DplaceError = DeviceLostError(f"{task.label} on {self.device.name}: {text}")
-        else:
-            failure = DplaceError(f"{task.label} on {self.device.name}: {text}")
-        failure.__cause__ = error
-        return failure
+
+def part_failure(label: str, device: RunDevice, error: Exception) -> DplaceError:
+    """Return the error that the caller gets to see when a task of a device fails."""
+    text = reason(error)
+    kind = DplaceError
+    if not device.is_cpu and any(mark in text for mark in LOST):
+        kind = DeviceLostError
+    failure = kind(f"{label} on {device.name}: {text}")
+    failure.__cause__ = error
+    return failure

@@ -1,21 +1,24 @@
 """``dplace run``: options in, the report out, and an exit code."""
 
+import atexit
 import io
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dplace.errors import DeviceLostError
 from dplace.runtime.check import OutputDifference, Tolerance
 from dplace.runtime.gaps import Both, DeviceGap, Gaps, PartGap
 from dplace.runtime.measure import Measurement
 from dplace.runtime.placed_session import DeviceUsage
+from dplace.runtime.ranks.launch import Launch
 from dplace.runtime.report import RunReport
 from dplace.runtime.spread import Iteration
-from tests.commands.conftest import Dplace, Record
+from tests.commands.conftest import Dplace, Record, Result
 from tests.report.plans import plan
 
 
@@ -187,6 +190,95 @@ def test_outputs_that_are_too_far_off_end_in_exit_code_1(dplace: Dplace, record:
         "w               0.25           0.1   0.0001  too far",
     ]
     assert dplace("run", "out/plan", "--json").code == 1
+
+
+LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the codes that a process would be ended with when the interpreter goes away."""
+    codes: list[int] = []
+
+    def register(_: object, code: int) -> None:
+        codes.append(code)
+
+    monkeypatch.setattr(atexit, "register", register)
+    return codes
+
+
+def test_a_rank_that_is_not_the_first_prints_nothing(
+    dplace: Dplace, record: Record, monkeypatch: pytest.MonkeyPatch, left: list[int]
+) -> None:
+    for name, text in LAUNCHED.items():
+        monkeypatch.setenv(name, text)
+    run = record("run_ranks", None)
+    result = dplace("run", "out/plan", "--timeout", "7", "--check", "-", "--seed", "3")
+    assert result == Result(code=0, out="", err="")
+    ((arguments, options),) = run.calls
+    assert arguments == (
+        Path("out/plan"),
+        Launch(rank=1, size=2, address="10.0.0.1", port=29500),
+    )
+    assert (options["timeout_s"], options["seed"]) == (7.0, 3)
+    assert left == [0]
+
+
+def test_rank_0_prints_the_report_and_its_exit_code_counts(
+    dplace: Dplace, record: Record, monkeypatch: pytest.MonkeyPatch, left: list[int]
+) -> None:
+    for name, text in {**LAUNCHED, "RANK": "0"}.items():
+        monkeypatch.setenv(name, text)
+    record("run_ranks", ran(checked="m.onnx", differences=(far_off(),)))
+    result = dplace("run", "out/plan", "--json")
+    assert result.code == 1
+    assert json.loads(result.out)["is_within"] is False
+    assert left == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DeviceLostError("lost rank 1"), 4, "dplace: error: lost rank 1\n"),
+        (KeyboardInterrupt(), 130, "dplace: interrupted\n"),
+        (SystemExit(143), 143, ""),
+    ],
+)
+def test_what_ends_the_ranks_ends_the_process(
+    error: BaseException,
+    code: int,
+    said: str,
+    dplace: Dplace,
+    record: Record,
+    api: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    left: list[int],
+) -> None:
+    def run_ranks(*_: object, **__: object) -> None:
+        raise error
+
+    record("run_ranks", None)
+    api.run_ranks = run_ranks  # type: ignore[attr-defined]  # the module is made for this test
+    for name, text in LAUNCHED.items():
+        monkeypatch.setenv(name, text)
+    assert dplace("run", "out/plan") == Result(code=code, out="", err=said)
+    assert left == [code]
+
+
+def test_the_lines_for_each_host_are_printed_and_nothing_runs(
+    dplace: Dplace, record: Record
+) -> None:
+    lines = record("launch_lines", ["torchrun a", "torchrun b"])
+    result = dplace("run", "out/plan", "--hosts", "--repeat", "3")
+    assert result.code == 0
+    assert result.out == "torchrun a\ntorchrun b\n"
+    assert result.err == (
+        "dplace: one line for each host, in the order of the plan's devices; HOST0 stands for an "
+        "address of the first host that all others reach\n"
+    )
+    assert lines.calls == [((Path("out/plan"), ["run", "out/plan", "--repeat", "3"]), {})]
+    record("launch_lines", ["torchrun a"])
+    assert dplace("run", "out/plan", "--hosts") == Result(code=0, out="torchrun a\n", err="")
 
 
 def test_a_model_is_read_from_standard_input(
