@@ -3,12 +3,7 @@
 import csv
 import io
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -370,32 +365,3 @@ def test_json_and_csv_do_not_go_together(dplace: Dplace, record: Record) -> None
     record("compare", compared())
     result = dplace("compare", "a", "--cluster", "file", "--json", "--csv")
     assert (result.code, result.out) == (2, "")
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc")
-def test_ctrl_c_is_one_line_and_leaves_no_process(graphs: list[Path]) -> None:
-    arguments = ("compare", *map(str, graphs[:3]), "--cluster", "2xV100", *NATIVE)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dplace", *arguments, "--evaluations", "5000", "--seeds", "100000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    children: list[str] = []
-    for _ in range(300):
-        time.sleep(0.1)
-        file = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        children = file.read_text().split() if file.exists() else []
-        if len(children) >= 2:
-            break
-    time.sleep(1.0)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "dplace: interrupted\n")
-    assert children
-    for _ in range(100):  # the last of them goes when it sees that this one has gone
-        if not any(Path(f"/proc/{child}").exists() for child in children):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"still there: {children}")
