@@ -99,8 +99,8 @@ class Homes:
         """Return a weight that lies in the memory of a device."""
         return self._held[name]
 
-    def read(self, weight: StreamedWeight, target: memoryview) -> None:
-        """Fill ``target`` with the bytes of a weight.
+    def read(self, weight: StreamedWeight, target: memoryview, first: int = 0) -> None:
+        """Fill ``target`` with the bytes of a weight, from its byte ``first`` on.
 
         Raises:
             PlanError: The file cannot be read, or ends early.
@@ -109,13 +109,13 @@ class Homes:
         while done < len(target):
             piece = target[done : done + CHUNK_BYTES]
             try:
-                count = os.preadv(file, [piece], weight.offset + done)
+                count = os.preadv(file, [piece], weight.offset + first + done)
             except OSError as error:
                 raise PlanError(
                     f'weight "{weight.name}": {weight.file} cannot be read: {error.strerror}'
                 ) from error
             if not count:
-                raise PlanError(_too_short(weight, weight.offset + done))
+                raise PlanError(_too_short(weight, weight.offset + first + done))
             done += count
 
     def close(self) -> None:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dplace.plan.records import HOST
 from dplace.runtime.copies import copy_from
 from dplace.runtime.devices import RunDevice
 from dplace.runtime.events import RunEvent
-from dplace.runtime.ranks.message import Header, Kind, Message
-from dplace.runtime.ranks.payload import decode, goes_directly, messages_of, order_of, room_for
+from dplace.runtime.ranks.message import Buffer, Header, Kind, Message
+from dplace.runtime.ranks.payload import decode, goes_directly, messages_of, order_of
 from dplace.runtime.ranks.wire import Wire
 from dplace.runtime.values import Held, to_python
 
@@ -35,10 +36,12 @@ class Ends(NamedTuple):
     """Gives any onnxruntime session; sequences are read through one."""
     record: Callable[[RunEvent], None]
     """Is told of each value that was sent or received."""
-    failed: Callable[[int, Exception], None]
+    failed: Callable[[int, BaseException], None]
     """Is told of an error on the link to or from a rank."""
     device: RunDevice
     """This rank's."""
+    from_host: frozenset[int]
+    """Streamed weights whose home is the host."""
 
 
 class Parcel(NamedTuple):
@@ -47,6 +50,8 @@ class Parcel(NamedTuple):
     value: int
     request: int
     held: Held
+    from_file: Callable[[], Message] | None = None
+    """Makes the message of what is not in memory, in place of ``held``."""
 
 
 class Sender:
@@ -91,8 +96,9 @@ class Sender:
         try:
             while self._send(self._next()):
                 pass
-        # torch's errors of connections are plain RuntimeErrors.
-        except Exception as error:
+        # torch's errors of connections are plain RuntimeErrors; Ctrl-C on another rank comes as
+        # KeyboardInterrupt to whoever waits.
+        except BaseException as error:
             self._ends.failed(target, error)
 
     def _next(self) -> Parcel | Message:
@@ -112,17 +118,14 @@ class Sender:
             return item.header.kind is not Kind.BYE
         ends, (source, target) = self._ends, self._wire.link
         started_s = time.perf_counter()
-        held = item.held
-        if not (ends.device.is_cpu or (self._wire.is_direct and goes_directly(held))):
-            held = copy_from(None)(held)
-        messages = messages_of(held, value=item.value, request=item.request, session=ends.session())
+        messages = self._messages(item)
         for message in messages:
             self._wire.send(message)
         ends.record(
             RunEvent(
                 kind="send",
                 subject=ends.value_names[item.value],
-                device=ends.names[source],
+                device=ends.names[source] if item.from_file is None else HOST,
                 peer=ends.names[target],
                 start_s=started_s,
                 end_s=time.perf_counter(),
@@ -131,6 +134,14 @@ class Sender:
             )
         )
         return True
+
+    def _messages(self, item: Parcel) -> list[Message]:
+        if item.from_file is not None:
+            return [item.from_file()]
+        ends, held = self._ends, item.held
+        if not (ends.device.is_cpu or (self._wire.is_direct and goes_directly(held))):
+            held = copy_from(None)(held)
+        return messages_of(held, value=item.value, request=item.request, session=ends.session())
 
 
 class Receiver:
@@ -143,17 +154,23 @@ class Receiver:
         *,
         deliver: Callable[[int, int, Held], None],
         order: Callable[[int, dict[str, Any]], None],
+        asked: Callable[[int, int, int], None],
+        room_for: Callable[[Header], tuple[Held, Buffer]],
     ) -> None:
         """Start the thread.
 
         Args:
             deliver: Is given request, number and value.
             order: Is given the rank and the content of an order.
+            asked: Is given the rank, the request and the number of a weight that it has room for.
+            room_for: Makes what a payload is received into, and the value that it is then.
         """
         self._wire = wire
         self._ends = ends
         self._deliver = deliver
         self._order = order
+        self._asked = asked
+        self._room_for = room_for
         self._thread = threading.Thread(
             target=self._live, name=f"dplace from {ends.names[wire.link[0]]}", daemon=True
         )
@@ -169,7 +186,7 @@ class Receiver:
         try:
             while self._receive(source):
                 pass
-        except Exception as error:
+        except BaseException as error:
             self._ends.failed(source, error)
 
     def _receive(self, source: int) -> bool:
@@ -179,7 +196,7 @@ class Receiver:
         def room(header: Header) -> tuple[Held, Any]:
             nonlocal started_s
             started_s = started_s or time.perf_counter()
-            return room_for(header, ends.device)
+            return self._room_for(header)
 
         message, room_made = self._wire.receive(room)
         header = message.header
@@ -187,6 +204,9 @@ class Receiver:
             return False
         if header.kind is Kind.ORDER:
             self._order(source, order_of(message.payload))
+            return True
+        if header.kind is Kind.ASK:
+            self._asked(source, header.request, header.value)
             return True
         size = header.size_bytes
         held = decode(header, room_made, message.payload)
@@ -201,7 +221,7 @@ class Receiver:
                 kind="receive",
                 subject=ends.value_names[header.value],
                 device=ends.names[self._wire.link[1]],
-                peer=ends.names[source],
+                peer=HOST if header.value in ends.from_host else ends.names[source],
                 start_s=started_s,
                 end_s=time.perf_counter(),
                 request=header.request,

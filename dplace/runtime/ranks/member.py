@@ -20,6 +20,7 @@ from dplace.runtime.ranks.inbox import Inbox
 from dplace.runtime.ranks.link import FIRST, Ends, Parcel, Receiver, Sender
 from dplace.runtime.ranks.payload import order_message
 from dplace.runtime.ranks.route import Crossing, RankRoute, Turn, Values, plan_links, rank_routes
+from dplace.runtime.ranks.streaming import Streaming
 from dplace.runtime.ranks.verdict import verdict_of
 from dplace.runtime.ranks.watch import Link
 from dplace.runtime.ranks.wire import Wire, join_ranks, leave_ranks, make_wires
@@ -63,13 +64,22 @@ class Member:
         self.is_recording = False
         self._events: list[RunEvent] = []
         self.inbox = Inbox(gathering.watch.check)
+        self._senders: dict[int, Sender] = {}
+        self._receivers: dict[int, Receiver] = {}
+        self.streaming = Streaming(
+            self.plan,
+            folder,
+            self.device,
+            self.values,
+            self.inbox,
+            gathering.watch,
+            self._senders,
+        )
         self._options = onnxruntime.RunOptions()
         gathering.watch.on_verdict(self._stop)
         self._routes: dict[tuple[tuple[str, ...], frozenset[str]], tuple[RankRoute, ...]] = {}
         self._parts: dict[str, LoadedPart] = {}
         self.route(self._outputs(), frozenset())  # refuses what cannot run, on all ranks
-        self._senders: dict[int, Sender] = {}
-        self._receivers: dict[int, Receiver] = {}
         self._has_joined = False
         self._connect()
         self._cores = os.sched_getaffinity(0) if self.device.core is not None else None
@@ -84,6 +94,7 @@ class Member:
         """Leave the part that is running, and stop waiting: the run is over."""
         self._options.terminate = True
         self.inbox.wake()
+        self.streaming.wake()
 
     def _connect(self) -> None:
         """Start the threads of this rank's links."""
@@ -112,6 +123,7 @@ class Member:
             record=self._record,
             failed=self._link_failed,
             device=self.device,
+            from_host=self.streaming.from_host,
         )
         for (source, target), wire in gathering.do(connect).items():
             if source == self.rank:
@@ -122,9 +134,11 @@ class Member:
                     ends,
                     deliver=lambda request, value, held: self.inbox.put((request, value), held),
                     order=self.inbox.put_order,
+                    asked=self.streaming.asked,
+                    room_for=self.streaming.room_for,
                 )
 
-    def _link_failed(self, other: int, error: Exception) -> None:
+    def _link_failed(self, other: int, error: BaseException) -> None:
         watch = self.gathering.watch
         if isinstance(error, RuntimeError):  # as torch says that a connection broke
             watch.lost(other, "its connection broke")
@@ -138,7 +152,9 @@ class Member:
     def _open(self, folder: Path) -> None:
         """Open this rank's parts."""
         plan = self.plan
-        fixed_shapes = all(
+        self.streaming.load(self._record)
+        # As in one process: patterns of memory would take more than was planned.
+        fixed_shapes = not plan.streamed and all(
             value.shape is not None and all(isinstance(size, int) for size in value.shape)
             for value in (*plan.inputs, *plan.overridable)
         )
@@ -175,6 +191,11 @@ class Member:
         parcel = Parcel(value=crossing.value, request=request, held=held)
         self._senders[crossing.target].put(parcel, crossing.priority)
 
+    def begin(self, request: int, routes: Sequence[RankRoute]) -> None:
+        """Be ready for what comes in a request, and start what can be before any part has run."""
+        self.inbox.expect(request, routes[self.rank].uses)
+        self.streaming.begin(request, routes)
+
     def work(self, turns: Sequence[Turn], request: int) -> None:
         """Run this rank's parts for a request, in the plan's order, each when its inputs are here.
 
@@ -187,8 +208,7 @@ class Member:
     # A method of its own, so that a thread at rest has no name left for a request's values.
     def _run(self, turn: Turn, request: int) -> None:
         part = self._parts[turn.part]
-        found = iter(self.inbox.take(request, [value for value in turn.reads if value >= 0]))
-        feeds = [next(found) if value >= 0 else None for value in turn.reads]
+        feeds = self._feeds(turn, request)
         started_s = time.perf_counter()
         try:
             results = part.run(turn.outputs, feeds, self._options)
@@ -197,6 +217,8 @@ class Member:
             self.gathering.watch.check()  # which may have ended the part
             raise part_failure(f"part {part.name}", self.device, error) from error
         ended_s = time.perf_counter()
+        del feeds
+        self.streaming.free(request, turn.frees)
         self.busy_s += ended_s - started_s
         self.calls += 1
         for at, crossing in turn.sends:
@@ -214,6 +236,20 @@ class Member:
             )
         )
 
+    def _feeds(self, turn: Turn, request: int) -> list[Held]:
+        """Return what a part reads when all of it is here."""
+        resident = self.streaming.is_resident
+        wanted = [value for value in turn.reads if value >= 0 and not resident(value)]
+        found = iter(self.inbox.take(request, wanted))
+        return [
+            None
+            if value < 0
+            else self.streaming.resident(value)
+            if resident(value)
+            else next(found)
+            for value in turn.reads
+        ]
+
     def take_events(self) -> list[RunEvent]:
         """Return what happened on this rank since it was last asked, by its own clock."""
         for sender in self._senders.values():
@@ -230,6 +266,7 @@ class Member:
         have_ended = [thread.join(max(0.0, until_s - time.perf_counter())) for thread in threads]
         if self._has_joined and all(have_ended):
             leave_ranks()
+        self.streaming.close(JOIN_S)
         if self._cores is not None:
             os.sched_setaffinity(0, self._cores)
         self._parts.clear()

@@ -6,17 +6,21 @@ for the elements of tensors, which go as they lie in memory.
 """
 
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-__all__ = ["HEADER_BYTES", "INLINE", "Buffer", "Header", "Kind", "Message"]
+__all__ = ["HEADER_BYTES", "INLINE", "PIECE_BYTES", "Buffer", "Header", "Kind", "Message"]
 
 Buffer: TypeAlias = Any
 """Writable bytes: a bytearray, a ctypes array over a value's memory, or a tensor of torch's over
 that of an accelerator."""
 
 HEADER_BYTES = 512
+PIECE_BYTES = 4 * 2**20
+"""What larger payloads are cut into: half a minute at 1 Mbit/s, so that no link in use is taken
+for one that stalls."""
 MAGIC = b"dpl1"
 MAX_DIMS = 8
 HEADER = struct.Struct(f"<4sBB?xHxxIQQ{MAX_DIMS}q")
@@ -38,7 +42,9 @@ class Kind(IntEnum):
     """Announces as many tensors as its one dimension says; they are the next messages."""
     ORDER = 5
     """JSON from rank to rank: what to do, or what came of it."""
-    BYE = 6
+    ASK = 6
+    """A target has room for a streamed weight."""
+    BYE = 7
     """The last message of a link."""
 
 
@@ -121,3 +127,6 @@ class Message:
     payload: Buffer = field(default_factory=bytearray)
     owner: object = None
     """What keeps the payload's memory alive."""
+    pieces: Callable[[], Iterator[bytearray]] | None = None
+    """Makes the payload while it is sent, in place of ``payload``: pieces of the size that the
+    receiver expects."""

@@ -50,6 +50,6 @@ def _run(member: Member, order: dict[str, object]) -> None:
     assert isinstance(outputs, list)
     assert isinstance(fed, list)
     assert isinstance(request, int)
-    route = member.route(tuple(outputs), frozenset(fed))[member.rank]
-    member.inbox.expect(request, route.uses)
-    member.work(route.turns, request)
+    routes = member.route(tuple(outputs), frozenset(fed))
+    member.begin(request, routes)
+    member.work(routes[member.rank].turns, request)

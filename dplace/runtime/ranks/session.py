@@ -129,14 +129,15 @@ class RankSession:
             "outputs": names,
             "fed": fed,
         }
+        homes = {stream.source for route in routes for stream in route.streams}
         for rank in self._others:
-            if routes[rank].turns:
+            if routes[rank].turns or rank in homes:
                 member.order(rank, order)
+        member.begin(request, routes)
         route, value_names = routes[0], member.values.names
-        member.inbox.expect(request, route.uses)
         for crossing in route.feeds:
             member.send(held.get(value_names[crossing.value], (None, None))[0], crossing, request)
-        own = [value for value in route.uses if value not in member.values.maker]
+        own = [value for value in route.uses if value < len(member.values.given)]
         values = [held.get(value_names[value], (None, None))[0] for value in own]
         member.inbox.keep(request, own, values)
         member.work(route.turns, request)

@@ -12,7 +12,7 @@ Between two CUDA devices, headers go by gloo and payloads by nccl. Not run so fa
 hand.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import torch
@@ -21,13 +21,17 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
 from dplace.runtime.ranks.launch import Launch
-from dplace.runtime.ranks.message import HEADER_BYTES, INLINE, Buffer, Header, Message
+from dplace.runtime.ranks.message import (
+    HEADER_BYTES,
+    INLINE,
+    PIECE_BYTES,
+    Buffer,
+    Header,
+    Message,
+)
 from dplace.runtime.ranks.watch import Link
 
 __all__ = ["Wire", "join_ranks", "leave_ranks", "make_wires"]
-
-PIECE_BYTES = 4 * 2**20
-"""Half a minute at 1 Mbit/s: a link that is in use is never taken for one that stalls."""
 
 FOREVER = timedelta(days=365)
 """Who is lost is found by the watch; a limit of gloo's would break links that are at rest."""
@@ -72,15 +76,34 @@ class Wire:
         tensors = [_tensor(self._header)]
         if header.shape_bytes:
             tensors.append(_tensor(header.pack_shape()))
+        if message.pieces is not None:
+            self._give(tensors)
+            self._send_pieces(message.pieces())
+            return
         if header.is_inline:
             self._header[INLINE.start : INLINE.start + header.size_bytes] = message.payload
         else:
             tensors += torch.split(_tensor(message.payload), PIECE_BYTES)
+        self._give(tensors)
+        _settle(message.payload)
+
+    def _send_pieces(self, pieces: Iterator[bytearray]) -> None:
+        """Send pieces while the next one is made; no more than two are in memory."""
+        before: dist.Work | None = None
+        for piece in pieces:
+            self._pieces[self.link] += 1
+            work = dist.isend(_tensor(piece), self.link[1], group=self._group)
+            if before is not None:
+                _wait(before)
+            before = work
+        if before is not None:
+            _wait(before)
+
+    def _give(self, tensors: Sequence[Tensor]) -> None:
         self._pieces[self.link] += len(tensors)
         works = [dist.isend(tensor, self.link[1], group=self._group) for tensor in tensors]
         for work in works:
             _wait(work)
-        _settle(message.payload)
 
     def receive(
         self, room_for: Callable[[Header], tuple[object, Buffer]]
