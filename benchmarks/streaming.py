@@ -67,13 +67,11 @@ def main() -> None:
             model = REAL_MODELS[name]()
             path = Path(scratch) / f"{name}.onnx"
             path.symlink_to(Path(model.path).absolute())
-            api.profile(str(path), cluster="1xCPU", seconds=options.profile_s)
-            resident = api.place(
-                path, cluster="1xCPU", policy="single", out=Path(scratch) / f"{name}-resident"
-            )
-            compute_s = api.run(Path(scratch) / f"{name}-resident", repeat=10).measurement.median_s
+            api.profile([path], limit_s=options.profile_s)
+            resident = Path(scratch) / f"{name}-resident"
+            api.place(path, cluster="1xCPU", policy="single", weights="resident", out=resident)
+            compute_s = api.run(resident, repeat=10).measurement.median_s
             rows += rows_of(name, path, compute_s, options, Path(scratch))
-            del resident
     told = summary(rows)
     report("Streamed weights, iteration times in ms", rows, told, options.json)
 
