@@ -19,7 +19,8 @@ from benchmarks.placeto_orders import varied
 from benchmarks.placeto_worlds import greedy_sweep, judged_s, members, one_episode
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.imitate import Imitation, ImitationSettings
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.shape import Shape
 from dplace.policies.placeto.teacher import taught
 from dplace.policies.placeto.world import World
 

@@ -2,8 +2,9 @@
 
 ``optimised`` is Placeto trained by trials on the graph alone, with the same start and features, the
 best that it met; ``published`` the same as published: from one device, with nothing of list
-scheduling or of the simulator's foresight. ``rnn`` is the RNN placer's best; ``samples`` the
-evaluations that it took for it over those that ``published`` or ``zero-shot`` took to be as good.
+scheduling or of the simulator's foresight. ``rnn`` is the RNN placer's best, ``rnn-evaluations``
+what it took for it; ``X-as-good`` those after which X had a placement as good, all that its start
+and its foresight took included, and ``samples-X`` the ratio of the two, 0 where X never had.
 ``rnn-zero`` is an RNN placer trained on the family's training members, on the test member, over
 random placements' mean: 1 is no better than chance. Run it as:
 
@@ -22,18 +23,19 @@ from benchmarks.figures import arguments, report
 from benchmarks.placeto_worlds import Member, baselines, judged_s, members
 from dplace.lowering import Evaluator
 from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy
+from dplace.policies.placeto.checkpoint import load_policy, weights_of
 from dplace.policies.placeto.episode import EpisodeRules
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
+from dplace.policies.placeto.shape import Shape
 from dplace.policies.placeto.train import Settings, Trainer
-from dplace.policies.placeto.world import World
+from dplace.policies.placeto.world import Outcome, World
 from dplace.policies.rnn.network import RnnNetwork, RnnShape
 from dplace.policies.rnn.train import RnnSettings, RnnTrainer, placed_by
 
 PUBLISHED = Shape(rounds=8, moments=False, is_ahead=False)
 Trace = list[tuple[int, float]]
-"""Evaluations so far, and the best log run time so far."""
+"""Evaluations so far, and the best log run time so far, whenever that fell."""
 
 
 def main() -> None:
@@ -60,8 +62,10 @@ def main() -> None:
                 print(rows[-1], flush=True)
     told = {
         "zero-shot over optimised, mean": mean(row["zero-shot"] / row["optimised"] for row in rows),
-        "samples, RNN over published, median": median(row["samples"] for row in rows),
-        "samples, RNN over zero-shot, median": median(row["samples-zero"] for row in rows),
+        **{
+            f"samples, RNN over {name}, median": median(row[f"samples-{name}"] for row in rows)
+            for name in ("zero-shot", "optimised", "published")
+        },
     }
     for family in options.families:
         own = [row for row in rows if row["family"] == family]
@@ -76,45 +80,45 @@ def row_of(
 ) -> dict[str, Any]:
     """Return what each comes to on one member."""
     single_s = baselines(member.problem)["single"]
-    world = World(Evaluator(member.problem))
 
     def told(devices: Any, of: World) -> float:
         return judged_s(of.evaluator, of.of_ops(devices)) / single_s
 
-    begun = world.evaluator.evaluations
-    devices = propose(network, world, rng=np.random.default_rng(seed), evaluations=10**9)
-    zero_evaluations = world.evaluator.evaluations - begun
-    zero_log = world.outcome(devices).log_time
+    world = Watched(Evaluator(member.problem))
+    weights = weights_of(network)
+    devices = propose(weights, world, rng=np.random.default_rng(seed), evaluations=10**9)
     row = member.row | {"seed": seed, "groups": world.num_groups, "zero-shot": told(devices, world)}
+    traces = {"zero-shot": world.trace}
 
+    world = Watched(Evaluator(member.problem))
     fresh = PlacetoNetwork(generator=torch.Generator().manual_seed(seed))
-    best, _, seconds = trials(fresh, World(Evaluator(member.problem)), options.updates, seed)
+    best, seconds = trials(fresh, world, options.updates, seed)
     row |= {"optimised": told(best, world), "optimised_s": seconds}
-    plain = World(Evaluator(member.problem), is_listed=False)
-    fresh = PlacetoNetwork(PUBLISHED, generator=torch.Generator().manual_seed(seed))
-    best, trace, seconds = trials(fresh, plain, options.updates, seed)
-    row |= {"published": told(best, plain), "published_s": seconds}
+    traces["optimised"] = world.trace
 
-    plain = World(Evaluator(member.problem), is_listed=False)
+    plain = Watched(Evaluator(member.problem), is_listed=False)
+    fresh = PlacetoNetwork(PUBLISHED, generator=torch.Generator().manual_seed(seed))
+    best, seconds = trials(fresh, plain, options.updates, seed)
+    row |= {"published": told(best, plain), "published_s": seconds}
+    traces["published"] = plain.trace
+
+    plain = Watched(Evaluator(member.problem), is_listed=False)
     shape = RnnShape(max_groups=plain.num_groups, num_devices=plain.num_devices)
     own = RnnNetwork(shape, generator=torch.Generator().manual_seed(seed))
     trainer = RnnTrainer(own, [plain], RnnSettings(updates=options.rnn_updates), seed=seed)
-    rnn_trace: Trace = []
-    at, started = plain.evaluator.evaluations, time.perf_counter()
+    started = time.perf_counter()
     for _ in range(options.rnn_updates):
         trainer.update()
-        log_time = plain.outcome(trainer.best[0]).log_time
-        rnn_trace.append((plain.evaluator.evaluations - at, log_time))
-    best_log = rnn_trace[-1][1]
-    rnn_evaluations = next(count for count, log in rnn_trace if log <= best_log)
-    reached = [count for count, log in trace if log <= best_log]
+    rnn_evaluations, best_log = plain.trace[-1]
     row |= {
         "rnn": told(trainer.best[0], plain),
         "rnn_s": time.perf_counter() - started,
-        "rnn_evaluations": rnn_evaluations,
-        "samples": rnn_evaluations / reached[0] if reached else 0.0,
-        "samples-zero": rnn_evaluations / zero_evaluations if zero_log <= best_log else 0.0,
+        "rnn-evaluations": rnn_evaluations,
     }
+    for name, trace in traces.items():
+        as_good = next((count for count, log in trace if log <= best_log), None)
+        row[f"{name}-as-good"] = as_good or 0
+        row[f"samples-{name}"] = rnn_evaluations / as_good if as_good else 0.0
     rng = np.random.default_rng(seed)
     random_s = mean(told(plain.random(rng), plain) for _ in range(20))
     short = World(Evaluator(member.problem), is_listed=False, max_groups=rnn.shape.max_groups)
@@ -122,20 +126,30 @@ def row_of(
     return row
 
 
-def trials(
-    network: PlacetoNetwork, world: World, updates: int, seed: int
-) -> tuple[Any, Trace, float]:
-    """Train by trials on one world; return the best placement met, how it came, and seconds."""
+class Watched(World):
+    """A world that notes when the placements that are taken in it become better."""
+
+    trace: Trace
+
+    def outcome(self, devices: Any) -> Outcome:
+        """Return what a placement comes to, and note it if it is the best so far."""
+        found = super().outcome(devices)
+        if not hasattr(self, "trace"):
+            self.trace = []
+        if not self.trace or found.log_time < self.trace[-1][1]:
+            self.trace.append((self.evaluator.evaluations, found.log_time))
+        return found
+
+
+def trials(network: PlacetoNetwork, world: World, updates: int, seed: int) -> tuple[Any, float]:
+    """Train by trials on one world; return the best placement met, and seconds."""
     rules = EpisodeRules(order="topological")
     settings = Settings(updates=updates, graphs=1, episodes=8, rules=rules)
     trainer = Trainer(network, [world], settings, seed=seed)
-    at, begun = world.evaluator.evaluations, time.perf_counter()
-    trace: Trace = []
+    begun = time.perf_counter()
     for _ in range(updates):
         trainer.update()
-        log_time = world.outcome(trainer.best(0)).log_time
-        trace.append((world.evaluator.evaluations - at, log_time))
-    return trainer.best(0), trace, time.perf_counter() - begun
+    return trainer.best(0), time.perf_counter() - begun
 
 
 def trained_rnn(family: str, options: Any) -> RnnNetwork:

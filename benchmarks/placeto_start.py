@@ -16,7 +16,7 @@ from benchmarks.figures import arguments, report
 from benchmarks.placeto_worlds import judged_s, members
 from dplace.lowering import Evaluator
 from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy
+from dplace.policies.placeto.checkpoint import load_policy, weights_of
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
 from dplace.policies.placeto.world import World
@@ -61,7 +61,7 @@ def row_of(problem: Problem, network: PlacetoNetwork, options: Any) -> dict[str,
         world = World(Evaluator(problem))
         begun = world.evaluator.evaluations
         start = world.of_ops(
-            propose(network, world, rng=np.random.default_rng(seed), evaluations=10**9)
+            propose(weights_of(network), world, rng=np.random.default_rng(seed), evaluations=10**9)
         )
         took = world.evaluator.evaluations - begun
         for share in SHARES:

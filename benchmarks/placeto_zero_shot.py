@@ -27,7 +27,7 @@ from benchmarks.placeto_worlds import (
 )
 from dplace.lowering import Evaluator
 from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy
+from dplace.policies.placeto.checkpoint import load_policy, weights_of
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
 from dplace.policies.placeto.world import World
@@ -68,7 +68,9 @@ def row_of(member: Member, networks: list[PlacetoNetwork]) -> dict[str, Any]:
             devices, _ = one_episode(network, world, start=start)  # type: ignore[arg-type]
             told[name].append(judged_s(evaluator, world.of_ops(devices)) / single_s)
         begun = evaluator.evaluations
-        devices = propose(network, world, rng=np.random.default_rng(seed), evaluations=10**9)
+        devices = propose(
+            weights_of(network), world, rng=np.random.default_rng(seed), evaluations=10**9
+        )
         evaluations.append(evaluator.evaluations - begun)
         told["episodes"].append(judged_s(evaluator, world.of_ops(devices)) / single_s)
     budget = max(1, round(mean(evaluations)))

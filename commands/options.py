@@ -29,6 +29,8 @@ __all__ = [
     "Policy",
     "Profile",
     "Seed",
+    "WeightHome",
+    "Weights",
     "check_model",
     "parse_dims",
     "parse_pins",
@@ -175,6 +177,23 @@ Profile = Annotated[
         show_default=False,
         help="Measured times that dplace profile -o wrote; looked at before those that it has "
         "stored; may be given several times.",
+    ),
+]
+Weights = Annotated[
+    Literal["resident", "stream", "auto"],
+    typer.Option(
+        "--weights",
+        help="Whether weights stay on the devices that read them, or are sent there for each "
+        "request, into room of a fixed size, and freed after their use; auto sends those that do "
+        "not fit.",
+    ),
+]
+WeightHome = Annotated[
+    str,
+    typer.Option(
+        "--weight-home",
+        metavar="DEVICE",
+        help="Where weights lie that are sent: a device, or host for the host's memory.",
     ),
 ]
 OptLevel = Annotated[

@@ -21,6 +21,8 @@ from dplace.commands.options import (
     Policy,
     Profile,
     Seed,
+    WeightHome,
+    Weights,
     check_model,
     parse_dims,
     parse_pins,
@@ -55,6 +57,8 @@ def place(
     profile: Profile = None,
     format: Format = None,
     machine: Machine = None,
+    weights: Weights = "auto",
+    weight_home: WeightHome = "host",
     json: Json = False,
 ) -> None:
     """Decide which device runs each op of a model, and write the plan.
@@ -64,6 +68,10 @@ def place(
     A graph with given costs (docs/cost-graph-format.md) gets a placement and a timeline instead.
 
     Example: dplace place graph.json --cluster file -o answer
+
+    A model larger than the devices' memory runs too: weights that do not fit come from the host.
+
+    Example: dplace place large.onnx --cluster 2xCPU-1GB -o plan
 
     Ctrl-C ends the search, not the command: the best so far is written, and the exit code is 130.
     """
@@ -87,6 +95,8 @@ def place(
             format=format,
             machine=machine,
             profiles=profile or (),
+            weights=weights,
+            weight_home=weight_home,
             progress=None if show is None else lambda now: show(*shown(now)),
         )
     warn(answer.warnings)

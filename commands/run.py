@@ -1,14 +1,19 @@
 """``dplace run``: a plan on the devices it was made for."""
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dplace.commands.options import Dim, Inputs, Json, PlanFolder, Seed, check_model, parse_dims
-from dplace.commands.terminal import warn, write_json, write_table
+from dplace.commands.rank_process import ends_at_once, leave
+from dplace.commands.terminal import say, warn, write, write_json, write_table
 from dplace.errors import DplaceError
+
+if TYPE_CHECKING:
+    from dplace.runtime.report import RunReport
 
 __all__ = ["run"]
 
@@ -54,9 +59,36 @@ SaveOutputs = Annotated[
         help="An .npz file to write the outputs to.",
     ),
 ]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        show_default=False,
+        help="Draw the run that took the median time, beside what was predicted, in this file: a "
+        "Chrome trace, which ui.perfetto.dev opens.",
+    ),
+]
 AllowCpu = Annotated[
     bool,
     typer.Option("--allow-cpu", help="Let the CPU stand in for devices that are not here."),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=1.0,
+        help="With one process a device: how long a rank may be silent, or a link carry nothing, "
+        "before it counts as lost.",
+    ),
+]
+Hosts = Annotated[
+    bool,
+    typer.Option(
+        "--hosts",
+        help="Print what to start on each host of the plan, one process a device, and run nothing.",
+    ),
 ]
 
 
@@ -70,31 +102,55 @@ def run(
     atol: Atol = None,
     rtol: Rtol = None,
     save_outputs: SaveOutputs = None,
+    trace: Trace = None,
     seed: Seed = 0,
     allow_cpu: AllowCpu = False,
+    timeout: Timeout = 60.0,
+    hosts: Hosts = False,
     json: Json = False,
 ) -> None:
     """Run a plan, time it, and compare it with the whole model.
 
+    Started by torchrun with one process for each device, rank r is device r of the plan, on any
+    number of hosts; rank 0 prints.
+
     Example: dplace run plan --check model.onnx
     """
     dims = parse_dims(dim)
-    whole = sys.stdin.buffer.read() if check and check_model(check) == "-" else check
     import dplace.api
+    from dplace.runtime.ranks.launch import launch_of
 
-    report = dplace.api.run(
-        plan,
-        inputs=inputs,
-        dims=dims,
-        repeat=repeat,
-        warmup=warmup,
-        check=Path(whole) if isinstance(whole, str) else whole,
-        atol=atol,
-        rtol=rtol,
-        save_outputs=save_outputs,
-        seed=seed,
-        allow_cpu=allow_cpu,
-    )
+    if hosts:
+        _print_launch_lines(plan)
+        return
+    launch = launch_of(os.environ)
+    is_first = launch is None or launch.rank == 0
+    reads = check is not None and check_model(check) == "-" and is_first
+    whole = sys.stdin.buffer.read() if reads else check
+    options = {
+        "inputs": inputs,
+        "dims": dims,
+        "repeat": repeat,
+        "warmup": warmup,
+        "check": Path(whole) if isinstance(whole, str) else whole,
+        "atol": atol,
+        "rtol": rtol,
+        "save_outputs": save_outputs,
+        "trace": trace,
+        "seed": seed,
+        "allow_cpu": allow_cpu,
+    }
+    if launch is None:
+        _show(dplace.api.run(plan, **options), json=json)
+        return
+    with ends_at_once():
+        report = dplace.api.run_ranks(plan, launch, timeout_s=timeout, leave=leave, **options)
+        if report is not None:  # else rank 0 says what there is to say
+            _show(report, json=json)
+
+
+def _show(report: "RunReport", *, json: bool) -> None:
+    """Print a report; raise if it is one of outputs that are too far off."""
     warn(report.warnings)
     if json:
         write_json(report.as_json())
@@ -104,3 +160,17 @@ def run(
         write_table(run_table(report))
     if report.failure is not None:
         raise DplaceError(report.failure)
+
+
+def _print_launch_lines(plan: Path) -> None:
+    import dplace.api
+    from dplace.runtime.ranks.hosts import PLACEHOLDER
+
+    arguments = [argument for argument in sys.argv[1:] if argument != "--hosts"]
+    lines = dplace.api.launch_lines(plan, arguments)
+    if len(lines) > 1:
+        say(
+            f"one line for each host, in the order of the plan's devices; {PLACEHOLDER} stands for "
+            "an address of the first host that all others reach"
+        )
+    write("".join(f"{line}\n" for line in lines))

@@ -1,9 +1,10 @@
 """The road of one model as functions: place, simulate, compare, profile, run, inspect and others.
 
-This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_graph.py (graphs
-with given costs), api_simulate.py, api_compare.py, api_profile.py and api_learn.py with
-api_learn_models.py (policies that are learned), the only modules beside the command line that know
-all rooms. Whatever takes long to import is imported by the function that needs it.
+This is the roof: with its wings api_model.py (from an ONNX model to a plan), api_weights.py (which
+of its weights are streamed), api_graph.py (graphs with given costs), api_simulate.py,
+api_compare.py, api_profile.py, api_run.py and api_learn.py with api_learn_models.py (policies that
+are learned), the only modules beside the command line that know all rooms. Whatever takes long to
+import is imported by the function that needs it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from dplace.api_compare import compare
 from dplace.api_graph import (
@@ -24,7 +25,9 @@ from dplace.api_graph import (
 from dplace.api_learn import finetune, pretrain, shipped_policies
 from dplace.api_model import model_problem, plan_answer, prepare
 from dplace.api_profile import profile, profile_links
+from dplace.api_run import launch_lines, run, run_ranks
 from dplace.api_simulate import simulate
+from dplace.api_weights import place_with_weights
 from dplace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from dplace.report.answer import PlaceAnswer
     from dplace.report.graph_answer import GraphAnswer
     from dplace.report.model_summary import ModelSummary
-    from dplace.runtime.report import RunReport
 
 __all__ = [
     "compare",
@@ -50,11 +52,13 @@ __all__ = [
     "finetune",
     "generate",
     "inspect",
+    "launch_lines",
     "place",
     "pretrain",
     "profile",
     "profile_links",
     "run",
+    "run_ranks",
     "shipped_policies",
     "simulate",
 ]
@@ -78,6 +82,8 @@ def place(
     format: None = None,
     machine: None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer: ...
@@ -101,6 +107,8 @@ def place(
     format: str | None = None,
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer: ...
@@ -123,6 +131,8 @@ def place(
     format: str | None = None,
     machine: str | None = None,
     profiles: Sequence[str | Path] = (),
+    weights: str = "auto",
+    weight_home: str = "host",
     placement: Callable[[Problem], NDArray[np.int32]] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PlaceAnswer | GraphAnswer:
@@ -152,6 +162,10 @@ def place(
             those of its format.
         profiles: Files of measured times (``dplace profile``) to look at before those in the
             user's data folder.
+        weights: ``resident`` keeps all weights on the devices that read them; ``stream`` sends all
+            that may be sent for each request, into room of a fixed size; ``auto`` streams what does
+            not fit, and only then.
+        weight_home: Where streamed weights lie: a device, or ``host``.
         placement: Decides instead of a policy: from a Problem to the device of each op.
         progress: Is told how a search gets on, several times a second.
 
@@ -168,8 +182,16 @@ def place(
     if folder is not None:
         check_target(folder)
     if is_graph(model, format):
-        if dims or optimize != "auto" or profiles:
-            option = "--dim" if dims else "--profile" if profiles else "--optimize"
+        options = {
+            "--dim": bool(dims),
+            "--profile": bool(profiles),
+            "--optimize": optimize != "auto",
+            "--weights": weights == "stream",
+            "--weight-home": weight_home != "host",
+        }
+        for option, is_given in options.items():
+            if not is_given:
+                continue
             raise UsageError(f"{option}: {model} is a cost graph, which has its costs already")
         return _place_graph(
             cast("str | Path", model),
@@ -194,7 +216,18 @@ def place(
         machine=rules or "native",
         profiles=profiles,
     ) as made:
-        answer = _decide(made.problem, policy, evaluations, seed, comm_order, placement, progress)
+        made, answer = place_with_weights(
+            made,
+            lambda problem: _decide(
+                problem, policy, evaluations, seed, comm_order, placement, progress
+            ),
+            lambda problem, chosen: _decide(
+                problem, policy, None, seed, comm_order, lambda _: chosen, None
+            ),
+            weights=weights,
+            home=weight_home,
+            is_free=placement is None and policy == "auto",
+        )
         if made.problem.machine != "native":
             return graph_answer(made.problem, answer, out=folder, warnings=made.warnings)
         return plan_answer(made, answer, folder)
@@ -271,13 +304,6 @@ def inspect(
             dims=sizes,
             warnings=tuple(warnings),
         )
-
-
-def run(plan: Path | str, **options: Any) -> RunReport:
-    """Run a plan, time it, and compare it with the whole model; see ``dplace.runtime.report``."""
-    from dplace.runtime.report import run_plan
-
-    return run_plan(Path(plan), **options)
 
 
 def generate(

@@ -308,7 +308,7 @@ def shipped_policies() -> ShippedPolicies:
         InputError: One of them is damaged.
     """
     from dplace.policies.learned import shipped
-    from dplace.policies.placeto.checkpoint import load_policy
+    from dplace.policies.placeto.weights import read_weights
     from dplace.report.learning import ShippedPolicies, ShippedPolicy
 
     with shipped() as paths:
@@ -323,7 +323,7 @@ def shipped_policies() -> ShippedPolicies:
                     size_bytes=path.stat().st_size,
                 )
                 for path in paths
-                for told in [load_policy(path).training]
+                for told in [read_weights(path).training]
             )
         )
 

@@ -282,14 +282,15 @@ def _write(
     """Write the plan folder and return the plan with the digests of its files."""
     import dataclasses
 
-    from dplace.graph_io.export import write_parts
+    from dplace.graph_io.export import write_parts, write_streamed
     from dplace.plan.folder import new_folder
     from dplace.plan.write import write_json_file, write_placement, write_plan_file
     from dplace.report.trace import chrome_trace
 
     with new_folder(folder) as work:
         parts = write_parts(placeable, answer.lowered, crossing, plan.parts, work)
-        plan = dataclasses.replace(plan, parts=parts)
+        streamed = write_streamed(placeable, plan.streamed, work)
+        plan = dataclasses.replace(plan, parts=parts, streamed=streamed)
         write_plan_file(plan, work)
         write_placement(problem, answer.placement, work)
         trace = chrome_trace(

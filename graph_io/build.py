@@ -15,7 +15,7 @@ from dplace.graph_io.uses import node_graphs, read_values
 from dplace.graph_io.work import Work, node_work
 from dplace.op_graph import OpGraph
 
-__all__ = ["PlaceableModel", "build_op_graph"]
+__all__ = ["PlaceableModel", "build_op_graph", "compressed"]
 
 _UNSIZED_BYTES = 4096
 """Assumed for sequences and for tensors of unknown size."""
@@ -198,10 +198,10 @@ def _assemble(
             consumers[value_id[value]].append(index)
     types = [observed.types.get(value.name or "", "") for value in values]
     movable = np.array([kind.startswith(("tensor(", "seq(tensor(")) for kind in types], dtype=bool)
-    input_rows = _rows([[value_id[value] for value in op.reads] for op in ops])
-    output_rows = _rows([[value_id[value] for value in op.writes] for op in ops])
-    consumer_rows = _rows(consumers)
-    weight_rows = _rows([[weight_id[value] for value in op.weights] for op in ops])
+    input_rows = compressed([[value_id[value] for value in op.reads] for op in ops])
+    output_rows = compressed([[value_id[value] for value in op.writes] for op in ops])
+    consumer_rows = compressed(consumers)
+    weight_rows = compressed([[weight_id[value] for value in op.weights] for op in ops])
     op_graph = OpGraph(
         name=model.name,
         op_names=tuple(_op_name(op, index) for index, op in enumerate(ops)),
@@ -256,7 +256,8 @@ def _assemble(
     )
 
 
-def _rows(rows: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def compressed(rows: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return offsets and items of rows, the form in which OpGraph has its lists."""
     offsets = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     items = np.array([item for row in rows for item in row], dtype=np.int32)

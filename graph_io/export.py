@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 from google.protobuf.message import EncodeError
 
 from dplace.errors import ModelError
@@ -13,10 +14,11 @@ from dplace.graph_io.external import has_external_data
 from dplace.graph_io.split import part_model
 from dplace.graph_io.weights import WeightsFile, file_digest
 from dplace.plan.program import PartValues, part_ops
-from dplace.plan.records import Part, ValueType
+from dplace.plan.records import HOST, Part, StreamedWeight, ValueType
+from dplace.problem import Problem
 from dplace.simulator.timeline import Lowered
 
-__all__ = ["part_records", "value_records", "write_parts"]
+__all__ = ["part_records", "streamed_records", "value_records", "write_parts", "write_streamed"]
 
 _FOLDER = "parts"
 
@@ -104,6 +106,66 @@ def write_parts(
                 weights_digest=digest if has_weights else None,
             )
     return tuple(written[part] for part in range(lowered.num_parts))
+
+
+def streamed_records(source: PlaceableModel, problem: Problem) -> tuple[StreamedWeight, ...]:
+    """Return the records of streamed weights that are not written: without places and digests.
+
+    They stand in the order of the first op that reads them.
+    """
+    records: list[StreamedWeight] = []
+    for value in problem.streamed.tolist():
+        name, tensor = problem.graph.value_names[value], source.values[value].const_value
+        assert tensor is not None  # of an initializer
+        home = HOST
+        if problem.value_home is not None and problem.value_home[value] >= 0:
+            home = problem.cluster.devices[problem.value_home[value]].name
+        records.append(
+            StreamedWeight(
+                name=name,
+                type=_type_text(tensor.dtype),
+                shape=tuple(int(dim) for dim in tensor.shape.numpy()),
+                size_bytes=int(problem.graph.value_bytes[value]),
+                home=home,
+                file=f"{_FOLDER}/{home.replace(':', '-')}.streamed",
+                offset=0,
+                digest="",
+            )
+        )
+    return tuple(records)
+
+
+def _type_text(dtype: ir.DataType) -> str:
+    """Return a tensor's type as onnxruntime writes it."""
+    names = {ir.DataType.FLOAT: "float", ir.DataType.DOUBLE: "double"}
+    return f"tensor({names.get(dtype, dtype.name.lower())})"
+
+
+def write_streamed(
+    source: PlaceableModel, records: Sequence[StreamedWeight], folder: Path
+) -> tuple[StreamedWeight, ...]:
+    """Write the bytes of streamed weights, one file a home, and return where each of them lies.
+
+    They start on a page each, in the order of the records, which is about that of their use.
+    """
+    tensors = {
+        value.name: value.const_value
+        for value in source.values
+        if value.is_initializer() and value.const_value is not None
+    }
+    written: dict[str, StreamedWeight] = {}
+    for file in dict.fromkeys(record.file for record in records):
+        mine = [record for record in records if record.file == file]
+        path = folder / file
+        path.parent.mkdir(exist_ok=True)
+        offsets: list[int] = []
+        with WeightsFile(path) as weights_file:
+            for record in mine:
+                offsets.append(weights_file.offset_of(tensors[record.name]))
+        digest = file_digest(path)
+        for record, offset in zip(mine, offsets, strict=True):
+            written[record.name] = dataclasses.replace(record, offset=offset, digest=digest)
+    return tuple(written[record.name] for record in records)
 
 
 def _serialized(proto: onnx.ModelProto, name: str) -> bytes:

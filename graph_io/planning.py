@@ -4,13 +4,15 @@ import numpy as np
 
 from dplace.cluster import Cluster
 from dplace.graph_io.build import PlaceableModel
-from dplace.graph_io.export import part_records, value_records
+from dplace.graph_io.export import part_records, streamed_records, value_records
 from dplace.graph_io.observe import index_limits
 from dplace.graph_io.optimise import OptimisedModel
 from dplace.graph_io.summary import interface, value_sizes
 from dplace.plan.program import PartValues, part_names, part_ops, part_values, programs
 from dplace.plan.records import Plan, PlannedDevice, PlannedLinks
+from dplace.plan.session_memory import peak_with_sessions
 from dplace.problem import Problem
+from dplace.simulator.streamed import room_bytes
 from dplace.simulator.timeline import Lowered, Timeline
 
 __all__ = ["make_plan"]
@@ -49,7 +51,10 @@ def make_plan(
     original = optimised.original
     inputs, outputs, overridable = interface(original, placeable.observed.types, value_sizes(graph))
     fed = {value.name for value in original.ir.graph.inputs if not value.is_initializer()}
-    moved = sorted({value for part in crossing for value in part.inputs})
+    streamed = set(problem.streamed.tolist())
+    moved = sorted({value for part in crossing for value in part.inputs} - streamed)
+    room = room_bytes(problem, lowered.placement)
+    peak = peak_with_sessions(problem, lowered, timeline)
     seconds = [
         float(problem.seconds[part_ops(lowered, part), lowered.part_device[part]].sum())
         for part in range(lowered.num_parts)
@@ -87,9 +92,10 @@ def make_plan(
                 single_call_overhead_s=device.single_call_overhead_s,
                 num_ops=int(counts[index]),
                 weight_bytes=int(timeline.weight_bytes[index]),
-                peak_bytes=int(timeline.peak_bytes[index]),
+                peak_bytes=int(peak[index]),
                 busy_s=float(timeline.busy_s[index]),
                 program=steps[index],
+                buffer_bytes=int(room[index]),
             )
             for index, device in enumerate(cluster.devices)
         ),
@@ -106,6 +112,7 @@ def make_plan(
         dims=dims,
         index_limits=index_limits(original.ir),
         comm_order=comm_order,
+        streamed=streamed_records(placeable, problem),
     )
     return plan, crossing
 

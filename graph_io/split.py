@@ -37,19 +37,23 @@ def part_model(
 
     Args:
         ops: The part's ops in the order they run.
-        inputs: Values that come from outside, as ids of the op graph.
+        inputs: Values that come from outside, streamed weights too, as ids of the op graph.
         outputs: Values that somebody outside needs, as ids of the op graph.
         weights_file: Takes the bytes of large weights; the part refers to it by its plain name.
     """
     whole = source.model.ir
     nodes = _ordered_nodes(source, ops)
     wanted = [source.values[value] for value in outputs]
+    fed = [source.values[value] for value in inputs]
+    sent = {value for value in fed if value.is_initializer()}  # streamed weights
     initializers = {
-        value: None for node in nodes for value in read_values(node) if value.is_initializer()
+        value: None
+        for node in nodes
+        for value in read_values(node)
+        if value.is_initializer() and value not in sent
     }
     initializers.update((value, None) for value in wanted if value.is_initializer())
     overridable = [value for value in initializers if value.name in source.model.overridable]
-    fed = [source.values[value] for value in inputs]
     view = ir.GraphView(
         [*fed, *overridable],
         wanted,
@@ -61,11 +65,13 @@ def part_model(
         metadata_props=dict(whole.graph.metadata_props),
     )
     graph = view.clone()
-    given = set(whole.graph.inputs)
+    given = sent.union(whole.graph.inputs)
     for value, original in zip(graph.inputs, [*fed, *overridable], strict=True):
         if original not in given:
             # Sizes were observed for one batch; only those the model declares are sure.
             value.shape = None
+        if original in sent:
+            value.const_value = None
     outermost = set(whole.graph.outputs)
     for value, original in zip(graph.outputs, wanted, strict=True):
         if original not in outermost and not value.is_initializer():

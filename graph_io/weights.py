@@ -63,6 +63,12 @@ class WeightsFile:
             self._placed[tensor] = self._placed[placed] = placed
         return self._placed[tensor]
 
+    def offset_of(self, tensor: ir.TensorProtocol) -> int:
+        """Return where a tensor lies in this file, small as it may be; append it at first."""
+        if tensor not in self._placed:
+            self._placed[tensor] = self._append(tensor)
+        return self._placed[tensor].offset or 0
+
     def _append(self, tensor: ir.TensorProtocol) -> ir.ExternalTensor:
         if self._file is None:
             self._file = self.path.open("wb")

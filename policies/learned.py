@@ -1,6 +1,6 @@
 """``placeto``, by name or by the file of a policy: what decides is what a network has learned.
 
-Nothing here imports torch before a policy is asked.
+Nothing here imports torch: what a policy says is computed in NumPy.
 """
 
 from collections.abc import Iterator
@@ -56,15 +56,15 @@ class Learned:
             InputError: There is no such policy, or it is damaged.
             MemoryLimitError: The policy finds nothing that fits.
         """
-        from dplace.policies.placeto.checkpoint import load_policy
         from dplace.policies.placeto.policy import fitting, propose
+        from dplace.policies.placeto.weights import read_weights
         from dplace.policies.placeto.world import World
 
         with shipped() as paths:
             if self.path is not None:
-                candidates = [load_policy(policy_file(self.path))]
+                candidates = [read_weights(policy_file(self.path))]
             elif paths:
-                candidates = [load_policy(path) for path in paths]
+                candidates = [read_weights(path) for path in paths]
             else:
                 raise InputError(
                     f"--policy {PLACETO}: no policy comes with this version of dplace; train one "
@@ -74,8 +74,7 @@ class Learned:
         if problem.num_ops == 0:
             return np.zeros(0, dtype=np.int32)
         world = World(evaluator)
-        network = fitting(candidates, world).network
-        devices = propose(network, world, rng=rng, evaluations=evaluations)
+        devices = propose(fitting(candidates, world), world, rng=rng, evaluations=evaluations)
         placement = world.of_ops(devices)
         score, _ = evaluator.best_rule(placement)
         if score.overflow_bytes:
@@ -88,8 +87,8 @@ def proposal(
 ) -> NDArray[np.int32] | None:
     """Return what the shipped policy that fits proposes, or None where it is not asked.
 
-    It is asked where the search is so long that loading torch and dgl, two to three seconds, does
-    not matter, and where an episode takes a small part of its evaluations.
+    It is asked where the search is long, and where an episode takes a small part of its
+    evaluations.
 
     Args:
         evaluator: The problem and its simulator.

@@ -55,6 +55,7 @@ SLOW = ("dgl", "numba", "onnxruntime", "torch")
 SLOW_AT_TOP = {
     ("dplace/simulator", "numba"),
     ("dplace/runtime", "onnxruntime"),
+    ("dplace/runtime/ranks", "torch"),
     ("policies/placeto", "dgl"),
     ("policies/placeto", "torch"),
     ("policies/rnn", "torch"),

@@ -15,7 +15,7 @@ from dplace.plan.folder import PLAN_FILE
 from dplace.plan.records import FORMAT_VERSION, Plan, Step
 from dplace.plan.validate import plan_problems
 
-__all__ = ["read_plan"]
+__all__ = ["check_files", "read_plan"]
 
 _SHOWN_PROBLEMS = 3
 
@@ -49,23 +49,38 @@ def read_plan(folder: Path, *, verify: bool = True) -> Plan:
             "place the model again"
         )
     plan: Plan = _record(Plan, fields, str(file))
-    problems = plan_problems(plan)
-    if verify and not problems:
-        problems = _file_problems(plan, folder)
+    _refuse(folder, plan_problems(plan))
+    if verify:
+        check_files(plan, folder)
+    return plan
+
+
+def check_files(plan: Plan, folder: Path, *, device: str | None = None) -> None:
+    """Compare the digest of every part and weights file, or of those of one device.
+
+    Raises:
+        PlanError: A file is missing or is not the one that was written.
+    """
+    _refuse(folder, _file_problems(plan, folder, device))
+
+
+def _refuse(folder: Path, problems: list[str]) -> None:
     if problems:
         more = len(problems) - _SHOWN_PROBLEMS
         tail = f"; and {more} more" if more > 0 else ""
         raise PlanError(f"{folder}: " + "; ".join(problems[:_SHOWN_PROBLEMS]) + tail)
-    return plan
 
 
-def _file_problems(plan: Plan, folder: Path) -> list[str]:
+def _file_problems(plan: Plan, folder: Path, device: str | None) -> list[str]:
     """Return a line for each file that is missing or is not the one that was written."""
     expected: dict[str, str] = {}
     for part in plan.parts:
+        if device is not None and part.device != device:
+            continue
         expected[part.file] = part.digest
         if part.weights_file is not None and part.weights_digest is not None:
             expected[part.weights_file] = part.weights_digest
+    expected.update((weight.file, weight.digest) for weight in plan.streamed)
     problems: list[str] = []
     for name, digest in expected.items():
         path = folder / name

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from dplace.cluster import Cluster, Device
 from dplace.plan.records import HOST, Plan, PlannedDevice
 
-__all__ = ["planned_cluster", "replay_plan"]
+if TYPE_CHECKING:  # dplace.simulator brings numba along
+    from dplace.simulator.replay import PartTimes
+
+__all__ = ["Replay", "planned_cluster", "replay_plan"]
 
 
 class Replay(NamedTuple):
@@ -20,6 +23,11 @@ class Replay(NamedTuple):
     bottleneck_s: float
     devices: tuple[PlannedDevice, ...]
     """With how long each is busy."""
+    times: "PartTimes"
+    """Of the plan's parts, in its order, and of ``transfers``."""
+    transfers: tuple[tuple[str, str, str], ...]
+    """Value, source and target of each: first those between devices, then the copies of streamed
+    weights, whose source is ``host``."""
 
 
 def replay_plan(plan: Plan) -> Replay:
@@ -37,7 +45,8 @@ def replay_plan(plan: Plan) -> Replay:
     for weight in plan.streamed:  # behind all others, in their order
         sizes.pop(weight.name, None)
         sizes[weight.name] = weight.size_bytes
-    values = {name: index for index, name in enumerate(sizes)}
+    names = list(sizes)
+    values = {name: index for index, name in enumerate(names)}
     homes = {weight.name: weight.home for weight in plan.streamed}
     inputs = _rows(
         [
@@ -92,6 +101,14 @@ def replay_plan(plan: Plan) -> Replay:
         tuple(
             dataclasses.replace(device, busy_s=float(times.busy_s[index]))
             for index, device in enumerate(plan.devices)
+        ),
+        times,
+        (
+            *(
+                (names[value], plan.devices[source].name, plan.devices[target].name)
+                for value, source, target, _ in sends
+            ),
+            *((names[value], HOST, plan.devices[target].name) for value, target, _ in copies),
         ),
     )
 

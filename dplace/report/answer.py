@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dplace.plan.records import Plan, PlannedDevice
 
-__all__ = ["PlaceAnswer", "SimulateAnswer"]
+__all__ = ["PlaceAnswer", "SimulateAnswer", "streamed_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,9 @@ class PlaceAnswer:
             "bound_argument": self.bound_argument or None,
             "gap_to_bound": self.gap_to_bound,
             "best_single_device_s": plan.best_single_device_s,
-            "devices": [device_json(device) for device in plan.devices],
+            "devices": [device_json(device, plan) for device in plan.devices],
             "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
+            "streamed": streamed_json(plan),
             "comm_order": plan.comm_order,
             "comm_orders": dict(self.order_scores),
             "parts": len(plan.parts),
@@ -119,8 +120,9 @@ class SimulateAnswer:
             "bound_s": plan.bound_s,
             "gap_to_bound": self.gap_to_bound,
             "best_single_device_s": plan.best_single_device_s,
-            "devices": [device_json(device) for device in self.devices],
+            "devices": [device_json(device, plan) for device in self.devices],
             "transfers": {"count": self.transfers, "bytes": self.transfer_bytes},
+            "streamed": streamed_json(plan),
             "comm_order": plan.comm_order,
             "parts": len(plan.parts),
             "warnings": list(self.warnings),
@@ -128,9 +130,9 @@ class SimulateAnswer:
         }
 
 
-def device_json(device: PlannedDevice) -> dict[str, object]:
-    """Return what a device has to do, as a JSON object."""
-    return {
+def device_json(device: PlannedDevice, plan: Plan | None = None) -> dict[str, object]:
+    """Return what a device has to do, as a JSON object; of a plan also what is streamed to it."""
+    content: dict[str, object] = {
         "name": device.name,
         "kind": device.kind,
         "ops": device.num_ops,
@@ -138,6 +140,26 @@ def device_json(device: PlannedDevice) -> dict[str, object]:
         "peak_bytes": device.peak_bytes,
         "busy_s": device.busy_s,
     }
+    if plan is not None:
+        content["streamed_bytes"] = streamed_bytes(device, plan)
+        content["buffer_bytes"] = device.buffer_bytes
+    return content
+
+
+def streamed_json(plan: Plan) -> dict[str, object]:
+    """Return how much is streamed and from where, as a JSON object."""
+    homes = dict.fromkeys(weight.home for weight in plan.streamed)
+    return {
+        "count": len(plan.streamed),
+        "bytes": sum(weight.size_bytes for weight in plan.streamed),
+        "homes": list(homes),
+    }
+
+
+def streamed_bytes(device: PlannedDevice, plan: Plan) -> int:
+    """Return the bytes of weights that are sent to a device for each request."""
+    sizes = {weight.name: weight.size_bytes for weight in plan.streamed}
+    return sum(sizes.get(step.subject, 0) for step in device.program if step.action == "receive")
 
 
 def gap(objective_s: float, bound_s: float) -> float | None:

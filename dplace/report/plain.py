@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["figure_text", "plain", "size_text", "time_text", "work_text"]
+__all__ = ["change_text", "figure_text", "plain", "size_text", "time_text", "work_text"]
 
 
 def plain(text: str) -> str:
@@ -38,6 +38,18 @@ def time_text(seconds: float) -> str:
         if ms < limit:
             return f"{ms:.{digits}f} ms"
     return f"{ms:.0f} ms"
+
+
+def change_text(seconds: float) -> str:
+    """Return a difference of times in milliseconds, with its sign.
+
+    >>> [change_text(seconds) for seconds in (0.0123, -0.0000125, -1e-9)]
+    ['+12.30 ms', '-0.013 ms', '0.000 ms']
+    """
+    text = time_text(abs(seconds))
+    if text in ("-", time_text(0.0)):
+        return text
+    return f"{'+' if seconds > 0 else '-'}{text}"
 
 
 def figure_text(seconds: float, unit_s: float) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dplace.plan.records import Plan, PlannedDevice
-from dplace.report.answer import PlaceAnswer, SimulateAnswer
+from dplace.report.answer import PlaceAnswer, SimulateAnswer, streamed_bytes
 from dplace.report.plain import plain, size_text, time_text
 
 __all__ = ["columns", "device_table", "facts", "place_table", "simulate_table"]
@@ -101,6 +101,8 @@ def plan_facts(
         ("Transfers", f"{transfers}, {size_text(transfer_bytes)} in all"),
         ("Parts", str(len(plan.parts))),
     ]
+    if plan.streamed:
+        lines.insert(-1, ("Streamed", streamed_text(plan)))
     if transfers or plan.streamed:
         lines.insert(-1, ("Order", order_text(plan.comm_order, order_scores or {})))
     if plan.objective == "throughput":
@@ -144,6 +146,18 @@ def single_text(plan: Plan) -> str:
     if math.isfinite(plan.best_single_device_s):
         return f"the best takes {time_text(plan.best_single_device_s)}"
     return "none has the memory for all"
+
+
+def streamed_text(plan: Plan) -> str:
+    """Return in words which weights are sent for each request, to where, and through what room."""
+    homes = " and ".join(dict.fromkeys(weight.home for weight in plan.streamed))
+    total = size_text(sum(weight.size_bytes for weight in plan.streamed))
+    shares = [
+        f"{size_text(sent)} to {device.name} through {size_text(device.buffer_bytes)}"
+        for device in plan.devices
+        if (sent := streamed_bytes(device, plan))
+    ]
+    return f"{total} of weights from {homes} for each request: {', '.join(shares)}"
 
 
 def policy_text(answer: PlaceAnswer) -> str:

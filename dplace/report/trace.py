@@ -6,7 +6,7 @@ each pair of devices, and for copies from the host to each device; arrows lead f
 a value by way of its transfer to the first op that waits for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -151,27 +151,41 @@ def transfer_events(
 
 
 def transfer_rows(lowered: "Lowered", timeline: "Timeline") -> list[int]:
-    """Return the row of each transfer: one a link, and more where its transfers overlap.
+    """Return the row of each transfer: one a link, and more where its transfers overlap."""
+    return rows_apart(
+        [
+            (
+                (int(lowered.transfer_source[transfer]), int(lowered.transfer_target[transfer])),
+                float(timeline.transfer_start_s[transfer]),
+                float(timeline.transfer_end_s[transfer]),
+            )
+            for transfer in range(lowered.num_transfers)
+        ]
+    )
+
+
+def rows_apart(spans: Sequence[tuple[Hashable, float, float]]) -> list[int]:
+    """Return a row for each span of time, from 0, so that those of one row do not overlap.
 
     Slices of one row must not overlap, but transfers do where nothing contends.
+
+    Args:
+        spans: What a row is for, the start and the end; equal ones share rows, others never do.
     """
     row_of: dict[int, int] = {}
-    rows_of_link: dict[tuple[int, int], list[int]] = {}
+    rows_for: dict[Hashable, list[int]] = {}
     free_at_s: list[float] = []  # by row
-    for transfer in sorted(
-        range(lowered.num_transfers), key=lambda t: (timeline.transfer_start_s[t], t)
-    ):
-        link = (int(lowered.transfer_source[transfer]), int(lowered.transfer_target[transfer]))
-        known = rows_of_link.setdefault(link, [])
-        start_s = float(timeline.transfer_start_s[transfer])
+    for span in sorted(range(len(spans)), key=lambda index: (spans[index][1], index)):
+        what, start_s, end_s = spans[span]
+        known = rows_for.setdefault(what, [])
         row = next((row for row in known if free_at_s[row] <= start_s), None)
         if row is None:
             row = len(free_at_s)
             known.append(row)
             free_at_s.append(start_s)
-        free_at_s[row] = float(timeline.transfer_end_s[transfer])
-        row_of[transfer] = row
-    return [row_of[transfer] for transfer in range(lowered.num_transfers)]
+        free_at_s[row] = end_s
+        row_of[span] = row
+    return [row_of[span] for span in range(len(spans))]
 
 
 def arrows(

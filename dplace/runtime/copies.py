@@ -24,7 +24,7 @@ def _copy(held: Held, memory: str, index: int) -> Held:
     if (
         type(held) is not NativeValue
         or not held.is_tensor()
-        or held.device_name() == memory == "cpu"
+        or held.device_name().lower() == memory == "cpu"  # onnxruntime writes Cpu
     ):
         return held  # strings, sequences and absent optionals are in host memory
     source = onnxruntime.OrtValue(held)

@@ -25,7 +25,9 @@ from dplace.runtime.reason import reason
 __all__ = [
     "CPU_PROVIDER",
     "RunDevice",
+    "cores_of",
     "open_session",
+    "provider_of",
     "resolve_devices",
     "session_options",
     "usable_cores",
@@ -214,16 +216,13 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
     hosts = {device.host for device in plan.devices}
     if len(hosts) > 1 and not allow_cpu:
         raise PlanError(
-            f"the plan of {plan.model} is for {len(hosts)} hosts, and this is one; "
-            "give --allow-cpu to run it on this machine's CPU"
+            f"the plan of {plan.model} is for {len(hosts)} hosts, and this is one; start a process "
+            "for each device, as dplace run PLAN --hosts says, or give --allow-cpu to run it on "
+            "this machine's CPU"
         )
     missing = [] if len(hosts) > 1 else _missing(plan.devices)
     if missing and not allow_cpu:
-        name, why = missing[0]
-        raise DplaceError(
-            f"device {name}: not on this machine ({why}); "
-            "give --allow-cpu to let a CPU stand in for it"
-        )
+        raise DplaceError(_not_here(*missing[0]))
     stand_ins = {name for name, _ in missing}
     if len(hosts) > 1:
         stand_ins = {device.name for device in plan.devices if device.provider != CPU_PROVIDER}
@@ -234,12 +233,33 @@ def resolve_devices(plan: Plan, *, allow_cpu: bool) -> tuple[RunDevice, ...]:
         for device in plan.devices
     ]
     on_cpu = [device for device, provider in driven if provider == CPU_PROVIDER]
-    cores = _cores(on_cpu)
+    cores = cores_of(on_cpu)
     return tuple(
         RunDevice(
             name=device.name, provider=provider, index=device.index, core=cores.get(device.name)
         )
         for device, provider in driven
+    )
+
+
+def provider_of(device: PlannedDevice, *, allow_cpu: bool) -> str:
+    """Return the provider that a device of a plan is driven by on this machine.
+
+    Raises:
+        DplaceError: The device is not here, and the CPU may not stand in for it.
+    """
+    missing = _missing([device])
+    if not missing:
+        return device.provider
+    if not allow_cpu:
+        raise DplaceError(_not_here(*missing[0]))
+    LOGGER.warning("the CPU stands in for %s", device.name)
+    return CPU_PROVIDER
+
+
+def _not_here(name: str, why: str) -> str:
+    return (
+        f"device {name}: not on this machine ({why}); give --allow-cpu to let a CPU stand in for it"
     )
 
 
@@ -264,12 +284,16 @@ def _missing(devices: Sequence[PlannedDevice]) -> list[tuple[str, str]]:
     return missing
 
 
-def _cores(devices: Sequence[PlannedDevice]) -> dict[str, int]:
-    """Return the core of each CPU device: the one it is numbered by, if all of those are here."""
+def cores_of(devices: Sequence[PlannedDevice], *, say: bool = True) -> dict[str, int]:
+    """Return the core of each CPU device: the one it is numbered by, if all of those are here.
+
+    Args:
+        say: Warn if there are not enough.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return {}
     cores = usable_cores()
-    if len(devices) > len(cores):
+    if len(devices) > len(cores) and say:
         LOGGER.warning(
             "the plan has %d CPU devices and this process may use %d of the cores: they share, "
             "and take longer than predicted",

@@ -1,13 +1,21 @@
 """Run a plan and say how long it took and how far it is from the whole model."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from dplace.errors import InputError
+from dplace.new_file import new_file
+from dplace.plan.planned_times import planned_times
 from dplace.plan.records import Plan
+from dplace.report.json_text import json_text
+from dplace.report.run_trace import run_trace
 from dplace.runtime.check import (
     OutputDifference,
     Tolerance,
@@ -15,11 +23,15 @@ from dplace.runtime.check import (
     default_tolerance,
     run_whole,
 )
+from dplace.runtime.gaps import Gaps, gaps
 from dplace.runtime.inputs import InputCheck, draw_inputs
 from dplace.runtime.measure import Measurement, measure
 from dplace.runtime.npz import read_npz, write_npz
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.values import Value
+
+if TYPE_CHECKING:
+    from dplace.runtime.ranks.session import RankSession
 
 __all__ = ["RunReport", "run_plan"]
 
@@ -39,6 +51,10 @@ class RunReport:
     """From the whole model, of each output."""
     saved: Path | None
     """Where the outputs are."""
+    trace: Path | None = None
+    """Where the median run is drawn beside its prediction."""
+    gaps: Gaps | None = None
+    """How far the median run was from its prediction; None without a trace."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -64,21 +80,25 @@ class RunReport:
     def as_json(self) -> dict[str, object]:
         """Return the report as one JSON object."""
         measured = self.measurement
+        stragglers = measured.stragglers
         return {
             "model": self.plan.model,
             "cluster": self.plan.cluster,
             "plan": str(self.folder),
             "exact": self.plan.exact,
             "runs": len(measured.latencies_s),
-            "latency_s": {
-                "min": measured.min_s,
-                "median": measured.median_s,
-                "p90": measured.p90_s,
-            },
+            "latency_s": measured.spread.as_json(),
+            "straggler_effect": {"mean": stragglers.mean, "max": stragglers.max},
             "predicted_makespan_s": self.plan.makespan_s,
             "devices": [
-                {"name": use.name, "parts": use.parts, "calls": use.calls, "busy_s": use.busy_s}
-                for use in measured.devices
+                {
+                    "name": use.name,
+                    "parts": use.parts,
+                    "calls": use.calls,
+                    "busy_s": use.busy_s,
+                    **spread.as_json(),
+                }
+                for use, spread in zip(measured.devices, measured.device_spreads, strict=True)
             ],
             "drawn_inputs": list(self.drawn),
             "checked": self.checked,
@@ -96,7 +116,20 @@ class RunReport:
                 for output in self.differences
             ],
             "saved": None if self.saved is None else str(self.saved),
+            "trace": self._trace_json(),
             "warnings": list(self.warnings),
+        }
+
+    def _trace_json(self) -> dict[str, object] | None:
+        """Return what was drawn and how far it was from its prediction."""
+        if self.trace is None or self.gaps is None:
+            return None
+        run = self.measurement.median_run
+        return {
+            "file": str(self.trace),
+            "run": run,
+            "latency_s": self.measurement.latencies_s[run],
+            **self.gaps.as_json(),
         }
 
 
@@ -118,8 +151,10 @@ def run_plan(
     atol: float | None = None,
     rtol: float | None = None,
     save_outputs: Path | None = None,
+    trace: Path | None = None,
     seed: int = 0,
     allow_cpu: bool = False,
+    open_session: Callable[..., PlacedSession | RankSession] = PlacedSession,
 ) -> RunReport:
     """Run a plan several times, and compare its outputs with the whole model's.
 
@@ -131,7 +166,9 @@ def run_plan(
         atol: How far a number may be off, plus ``rtol`` times its size. Without both: nothing if
             the plan is exact, else by the type and size of the numbers, see ``default_tolerance``.
         save_outputs: An .npz file to write the outputs to.
+        trace: A file to draw the median run and its prediction in, as a Chrome trace.
         allow_cpu: Let CPU cores stand in for devices that are not on this machine.
+        open_session: From the folder and ``allow_cpu`` to what runs the plan.
 
     Raises:
         InputError: An input, a dimension or a file cannot be used.
@@ -143,12 +180,17 @@ def run_plan(
     if save_outputs is not None and not save_outputs.absolute().parent.is_dir():
         raise InputError(f"{save_outputs}: there is no folder {save_outputs.absolute().parent}")
     values = read_npz(inputs) if isinstance(inputs, Path) else inputs or {}
-    with PlacedSession(folder, allow_cpu=allow_cpu) as session:
-        plan = session.plan
-        given = _with_sequences(plan, values)
-        feeds = _feeds(plan, given, dims or {}, seed)
-        measured = measure(session, feeds, warmup=warmup, repeat=repeat)
-        device = next((one for one in session.devices if not one.is_cpu), session.devices[0])
+    with ExitStack() as stack:
+        file = stack.enter_context(_trace_file(trace)) if trace is not None else None
+        with open_session(folder, allow_cpu=allow_cpu) as session:
+            plan = session.plan
+            given = _with_sequences(plan, values)
+            feeds = _feeds(plan, given, dims or {}, seed)
+            measured = measure(
+                session, feeds, warmup=warmup, repeat=repeat, keep_events=file is not None
+            )
+            device = next((one for one in session.devices if not one.is_cpu), session.devices[0])
+        found = _draw(plan, measured, trace, file) if trace is not None and file else None
     outputs = {
         value.name: output for value, output in zip(plan.outputs, measured.outputs, strict=True)
     }
@@ -172,8 +214,45 @@ def run_plan(
         checked=None if check is None else _model_name(check, plan),
         differences=differences,
         saved=save_outputs,
+        trace=trace,
+        gaps=found,
         warnings=tuple(warnings),
     )
+
+
+@contextmanager
+def _trace_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield the file before anything runs, so that one that cannot be written is told at once."""
+    if path.is_dir():
+        raise InputError(f"{path}: it is a folder; --trace needs a file to write to")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(new_file(path))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        yield file
+
+
+def _draw(plan: Plan, measured: Measurement, path: Path, file: BinaryIO) -> Gaps:
+    """Write the trace of the median run; return how far the run was from its prediction."""
+    planned = planned_times(plan)
+    run = measured.iterations[measured.median_run]
+    found = gaps(plan, planned, measured.events, run.start_s, run.end_s)
+    content = run_trace(
+        plan,
+        planned,
+        found,
+        measured.events,
+        run=measured.median_run,
+        start_s=run.start_s,
+        end_s=run.end_s,
+    )
+    try:
+        file.write(json_text(content).encode())
+        file.flush()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    return found
 
 
 def _feeds(

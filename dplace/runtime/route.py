@@ -3,18 +3,20 @@
 A plan's programs are compiled once per choice of outputs. Values become numbered slots, tasks know
 the slots that they read and write, and what needs no work is gone: between CPU devices a send hands
 over a reference, so whoever reads the value waits for the value itself. What an accelerator makes
-has a slot in its memory, and one for each memory that it is copied to.
+has a slot in its memory, and one for each memory that it is copied to. A streamed weight has a slot
+for each device that it is brought to.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dplace.errors import PlanError
-from dplace.plan.records import Plan
+from dplace.plan.records import Plan, StreamedWeight
 from dplace.runtime.copies import copy_from
 from dplace.runtime.devices import RunDevice
 from dplace.runtime.part import LoadedPart
+from dplace.runtime.streams import Delivery, is_handed_over
 from dplace.runtime.values import Held
 
 __all__ = ["Route", "Task", "compile_route"]
@@ -33,6 +35,10 @@ class Task:
     """A step that a device works on: a part, or a copy out of an accelerator's memory."""
 
     label: str
+    subject: str
+    """Name of the part, or of the value that is copied."""
+    peer: str | None
+    """Of a copy, where it goes: HOST or a device."""
     device: int
     position: int
     """Its place in the device's order."""
@@ -58,6 +64,10 @@ class Route:
     """Per slot, how often it is read, by tasks and by the caller."""
     feeds: tuple[tuple[str, int], ...]
     """Model inputs that tasks read, with their slots."""
+    deliveries: tuple[tuple[Delivery, ...], ...]
+    """Per device, the weights that are brought to it, in that order."""
+    constants: tuple[tuple[str, int], ...]
+    """Weights that are read where they lie, with their slots."""
     fetches: tuple[int | str, ...]
     """Per output its slot, or the name of the input that it is."""
 
@@ -68,6 +78,8 @@ class Draft:
 
     device: int
     label: str
+    subject: str
+    peer: str | None
     part: LoadedPart | None
     copy: Callable[[Held], Held] | None
     reads: tuple[Slot, ...]
@@ -86,8 +98,10 @@ def compile_route(
         PlanError: A value is made or sent by nobody, or the programs wait for each other.
     """
     passthrough = dict(plan.passthrough)
-    given = {(value.name, HOST) for value in (*plan.inputs, *plan.overridable)}
-    drafts = _drafts(plan, devices, parts)
+    fed = {(value.name, HOST) for value in (*plan.inputs, *plan.overridable)}
+    brought, lying = _streamed(plan, devices)
+    given = {*fed, *brought, *lying}
+    drafts = _drafts(plan, devices, parts, {*brought, *lying})
     wanted = [result_slot(name, plan) for name in outputs if name not in passthrough]
     drafts = _needed(drafts, wanted, given)
 
@@ -103,6 +117,8 @@ def compile_route(
         tasks.append(
             Task(
                 label=draft.label,
+                subject=draft.subject,
+                peer=draft.peer,
                 device=draft.device,
                 position=len(orders[draft.device]),
                 reads=tuple(slots[slot] for slot in draft.reads),
@@ -122,10 +138,21 @@ def compile_route(
     route = Route(
         tasks=tuple(tasks),
         orders=tuple(tuple(order) for order in orders),
-        missing=tuple(sum(slot not in given for slot in draft.reads) for draft in drafts),
+        missing=tuple(
+            sum(slot not in given or slot in brought for slot in draft.reads) for draft in drafts
+        ),
         readers=tuple(tuple(numbers) for numbers in readers),
         uses=tuple(uses),
-        feeds=tuple((slot[0], number) for slot, number in slots.items() if slot in given),
+        feeds=tuple((slot[0], number) for slot, number in slots.items() if slot in fed),
+        deliveries=tuple(
+            tuple(
+                Delivery(slots[slot], weight)
+                for slot, weight in brought.items()
+                if slot in slots and slot[1] == device.name
+            )
+            for device in devices
+        ),
+        constants=tuple((slot[0], number) for slot, number in slots.items() if slot in lying),
         fetches=tuple(
             passthrough[name] if name in passthrough else slots[result_slot(name, plan)]
             for name in outputs
@@ -135,8 +162,30 @@ def compile_route(
     return route
 
 
+def _streamed(
+    plan: Plan, devices: Sequence[RunDevice]
+) -> tuple[dict[Slot, StreamedWeight], set[Slot]]:
+    """Return the weights that are brought to devices, in order, and those read where they lie."""
+    weights = {weight.name: weight for weight in plan.streamed}
+    by_name = {device.name: device for device in devices}
+    brought: dict[Slot, StreamedWeight] = {}
+    lying: set[Slot] = set()
+    for device, planned in zip(devices, plan.devices, strict=True):
+        for weight in weights.values():
+            if is_handed_over(weight, by_name, device):
+                lying.add((weight.name, device.name))
+        for step in planned.program:
+            slot = (step.subject, device.name)
+            if step.action == "receive" and step.subject in weights and slot not in lying:
+                brought[slot] = weights[step.subject]
+    return brought, lying
+
+
 def _drafts(
-    plan: Plan, devices: Sequence[RunDevice], parts: Mapping[str, LoadedPart]
+    plan: Plan,
+    devices: Sequence[RunDevice],
+    parts: Mapping[str, LoadedPart],
+    streamed: Collection[Slot],
 ) -> list[Draft]:
     """Return all steps that are work, device by device in the order of its program."""
     by_name = {device.name: device for device in devices}
@@ -147,6 +196,8 @@ def _drafts(
     drafts: list[Draft] = []
 
     def slot_for(name: str, device: RunDevice) -> Slot:
+        if (name, device.name) in streamed:
+            return (name, device.name)
         # What is in host memory, onnxruntime uploads itself when an accelerator's part reads it.
         return (name, HOST) if name not in home or home[name].is_cpu else (name, _place(device))
 
@@ -161,6 +212,8 @@ def _drafts(
                     Draft(
                         device=number,
                         label=f"part {part.name}",
+                        subject=part.name,
+                        peer=None,
                         part=part,
                         copy=None,
                         reads=tuple(slot_for(name, device) for name in part.inputs),
@@ -184,6 +237,8 @@ def _drafts(
                     Draft(
                         device=number,
                         label=f'copy of "{name}" to {slot[1]}',
+                        subject=name,
+                        peer=slot[1],
                         part=None,
                         copy=copy_from(target),
                         reads=((name, device.name),),
@@ -239,6 +294,9 @@ def _work(draft: Draft, names: list[str]) -> Callable[[Sequence[Held], Any], lis
 def _check_order(route: Route) -> None:
     """Step through a request; raise if tasks are left that wait for each other."""
     missing = list(route.missing)
+    for slot, _ in (delivery for row in route.deliveries for delivery in row):
+        for reader in route.readers[slot]:
+            missing[reader] -= 1
     position = [0] * len(route.orders)
     active = list(range(len(route.orders)))
     while active:

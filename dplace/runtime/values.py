@@ -27,6 +27,7 @@ __all__ = [
     "copy_in",
     "dtype_of",
     "hold",
+    "tensor_over",
     "to_ort_value",
     "to_python",
     "type_of_array",
@@ -183,6 +184,20 @@ def copy_in(array: NDArray[Any]) -> NativeValue:
         content = np.ascontiguousarray(content)
         ctypes.memmove(value.data_ptr(), content.ctypes.data, content.nbytes)
     return value
+
+
+def tensor_over(memory: memoryview, type_name: str, shape: Sequence[int]) -> NativeValue:
+    """Return a tensor whose elements are the bytes of ``memory``, which has to outlive it.
+
+    Args:
+        memory: As many bytes as the tensor has.
+        type_name: A type whose elements are whole bytes, and no strings.
+    """
+    number, dtype = DTYPES[type_name[7:-1]]
+    if dtype in FOREIGN:
+        stand_in = np.frombuffer(memory, dtype=f"u{dtype.itemsize}").reshape(shape)
+        return NativeValue.ortvalue_from_numpy_with_onnx_type(stand_in, number)
+    return NativeValue.ortvalue_from_numpy(np.frombuffer(memory, dtype=dtype).reshape(shape), CPU)
 
 
 def _unpack(held: NativeValue) -> NDArray[Any]:

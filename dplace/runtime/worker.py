@@ -23,10 +23,13 @@ from dplace.runtime.route import Task
 if TYPE_CHECKING:
     from dplace.runtime.request import Request
 
-__all__ = ["Worker"]
+__all__ = ["LogEntry", "Worker", "part_failure"]
 
 Item: TypeAlias = "tuple[int, int, Request, Task]"
 """Number of the request, position of the task; no two tasks of a device have both in common."""
+
+LogEntry: TypeAlias = "tuple[int, Task, float, float]"
+"""Number of the request, the task, its start and its end by ``time.perf_counter``, in seconds."""
 
 LOST = ("CUDA failure", "CUDNN failure", "device lost", "unspecified launch failure")
 
@@ -44,6 +47,8 @@ class Worker:
         """Time spent in parts and copies so far; only this worker writes it."""
         self.calls = 0
         """Parts run so far."""
+        self.log: list[LogEntry] | None = None
+        """What it has run, while that is recorded: all of a request before its caller is told."""
         self._heap: list[Item] = []
         self._inbox: SimpleQueue[Item | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -114,7 +119,7 @@ class Worker:
         return True
 
     # A method of its own, so that a thread at rest has no name left for a request's values.
-    def _work(self, _number: int, _position: int, request: Request, task: Task) -> None:
+    def _work(self, number: int, _position: int, request: Request, task: Task) -> None:
         """Run one task and tell its request."""
         feeds = request.take(task)
         if feeds is None:
@@ -124,19 +129,24 @@ class Worker:
             results = task.work(feeds, request.options)
         # onnxruntime's errors share no base below Exception.
         except Exception as error:
-            request.fail(self._failure(task, error))
+            request.fail(part_failure(task.label, self.device, error), task)
             return
-        self.busy_s += time.perf_counter() - started_s
+        ended_s = time.perf_counter()
+        self.busy_s += ended_s - started_s
         self.calls += task.is_part
+        log = self.log
+        if log is not None:
+            log.append((number, task, started_s, ended_s))
         del feeds
         request.complete(task, results)
 
-    def _failure(self, task: Task, error: Exception) -> DplaceError:
-        """Return the error that the caller gets to see."""
-        text = reason(error)
-        if not self.device.is_cpu and any(mark in text for mark in LOST):
-            failure: DplaceError = DeviceLostError(f"{task.label} on {self.device.name}: {text}")
-        else:
-            failure = DplaceError(f"{task.label} on {self.device.name}: {text}")
-        failure.__cause__ = error
-        return failure
+
+def part_failure(label: str, device: RunDevice, error: Exception) -> DplaceError:
+    """Return the error that the caller gets to see when a task of a device fails."""
+    text = reason(error)
+    kind = DplaceError
+    if not device.is_cpu and any(mark in text for mark in LOST):
+        kind = DeviceLostError
+    failure = kind(f"{label} on {device.name}: {text}")
+    failure.__cause__ = error
+    return failure

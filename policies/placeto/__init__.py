@@ -5,9 +5,10 @@ Placement Algorithms for Distributed Machine Learning*, NeurIPS 2019. Read episo
 decision process. world.py is what it plays in, environment.py the same for agents of others.
 batch.py and network.py are the policy, rollout.py plays with it, train.py and imitate.py (which
 teacher.py helps, and updates.py both) improve it, course.py is both one after the other,
-checkpoint.py keeps what came of it, and policy.py asks it. training.py, files.py, journal.py,
-kept.py and ranks.py are about long trainings, which are interrupted and shared. All but the first
-three import torch.
+checkpoint.py keeps what came of it. training.py, files.py, journal.py, kept.py and ranks.py are
+about long trainings, which are interrupted and shared. All these import torch; policy.py, which
+asks a trained policy, does not: scorer.py computes in NumPy what network.py does, from what
+weights.py has read, and shape.py says what both are made of.
 """
 
 import os

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from dplace.errors import InputError
 from dplace.policies.learned import POLICY_FILE
-from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.kept import Kept, load_kept, save_kept
 from dplace.policies.placeto.ranks import ALONE, Ranks
+from dplace.policies.placeto.weights import read_weights
 
 __all__ = ["PolicyFiles", "check_out", "files_of", "read_state", "write_state"]
 
@@ -65,7 +65,7 @@ def check_out(out: Path, *, overwrite: bool) -> PolicyFiles:
     if not os.access(nearest, os.W_OK):
         raise InputError(f"{out}: {nearest} may not be written to; give another -o")
     if files.policy.exists():
-        load_policy(files.policy)  # what is none, or of another version, is not ours to replace
+        read_weights(files.policy)  # what is none, or of another version, is not ours to replace
         if not files.state.exists() and not overwrite:
             raise InputError(
                 f"{out}: there is a finished policy; give another -o, --overwrite to train anew, "

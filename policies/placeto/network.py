@@ -10,67 +10,13 @@ pools are means, with the share of the groups that they hold beside them, instea
 messages are scaled by the root of how many arrive, so that graphs of all sizes compare.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 
-from dplace.errors import UsageError
-from dplace.graph_io.group_graph import DEVICE_FEATURES, GROUP_FEATURES
 from dplace.policies.placeto.batch import Batch, Edges, Moment
+from dplace.policies.placeto.shape import AHEAD, NODE_FEATURES, Pool, Shape
 
-__all__ = ["MOMENT_FEATURES", "NODE_FEATURES", "PlacetoNetwork", "Pool", "Shape", "features_of"]
-
-Pool = Literal["ancestors", "descendants", "parallel", "self"]
-
-NODE_FEATURES = (
-    *GROUP_FEATURES,
-    *("visited", "current", "start", "run-here"),
-    *("on", "run", "allowed", "away"),
-)
-"""Of a group from a device's point of view. ``start`` is told from the current group's start,
-``run-here`` is the time where the group is, ``run`` that on the device, ``away`` that of bringing
-its values there; the last three times through ``log1p``."""
-
-
-MOMENT_FEATURES = ("busy", "full", "ready", "free", "finish", "ahead")
-"""Of a device at one step: how long it works and how full it is; when the current group has its
-inputs there, when what was visited there ends, and when the group would end there; and what going
-there would change in log run time, in hundredths."""
-
-
-MAX_ROUNDS = 1000
-"""More than any graph of groups is long; a file that asks for more would never come to an end."""
-
-AHEAD = 0.003
-"""By how much in log run time a choice must be better to seem e times as good."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a network is made of; a checkpoint needs nothing else to be built again."""
-
-    width: int = 8
-    """Numbers in a message."""
-    rounds: int = 4
-    """How many edges a message travels, in each direction; 0 for none. The paper's are 8; 4 are as
-    good here and take half the time."""
-    pools: tuple[Pool, ...] = get_args(Pool)
-    """What the classifier sees beside the devices, each at most once."""
-    moments: bool = True
-    """Whether it sees what list scheduling decides by: ``ready``, ``free`` and ``finish``."""
-    is_ahead: bool = True
-    """Whether it sees what the simulator says of each choice: ``ahead``. The paper's sees neither
-    of the two."""
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise UsageError(f"width must be at least 1, got {self.width}")
-        if not 0 <= self.rounds <= MAX_ROUNDS:
-            raise UsageError(f"rounds must be from 0 to {MAX_ROUNDS}, got {self.rounds}")
-        if sorted(set(self.pools) & set(get_args(Pool))) != sorted(self.pools):
-            raise UsageError(f"pools must be some of {get_args(Pool)}, got {self.pools}")
+__all__ = ["PlacetoNetwork", "features_of", "of_moment"]
 
 
 def two_layers(width_in: int, width: int) -> nn.Sequential:
@@ -161,12 +107,10 @@ class PlacetoNetwork(nn.Module):
         self.transform = two_layers(len(NODE_FEATURES), width)
         self.down = Messages("feeds", self.shape)
         self.up = Messages("fed_by", self.shape)
-        others = [name for name in self.shape.pools if name != "self"]
+        others = self.shape.others
         self.before_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
         self.after_pool = nn.ModuleDict({n: two_layers(2 * width, 2 * width) for n in others})
-        pooled = 2 * width * len(self.shape.pools)
-        told = 2 + 3 * self.shape.moments + self.shape.is_ahead
-        seen = pooled + len(others) + len(DEVICE_FEATURES) + told
+        seen = self.shape.num_seen
         # The paper's sizes: twice the four pools of two directions, then once.
         self.of_device = nn.Linear(seen, 16 * width)
         self.of_all = nn.Linear(seen, 16 * width, bias=False)

@@ -1,30 +1,44 @@
 """What a trained network proposes for a graph, and which of several networks fits it."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplace.policies.placeto.batch import make_batch
-from dplace.policies.placeto.checkpoint import Checkpoint
 from dplace.policies.placeto.episode import Episode
-from dplace.policies.placeto.network import PlacetoNetwork
-from dplace.policies.placeto.rollout import play
+from dplace.policies.placeto.scorer import Scorer
+from dplace.policies.placeto.weights import Weights
 from dplace.policies.placeto.world import World, topological
 
-__all__ = ["fitting", "kind_of", "propose", "told_kind"]
+__all__ = ["TIE", "fitting", "kind_of", "propose", "told_kind"]
 
 Placement = NDArray[np.int32]
 
+
+class Told(Protocol):
+    """A policy that tells how it was trained."""
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Return what the trainer told."""
+        ...
+
+
+P = TypeVar("P", bound=Told)
+
 EPISODES = 6
 """At most so many are played."""
+
+TIE = 1e-4
+"""Difference in logits up to which devices are equal: devices that are alike differ by rounding."""
 
 LEAST_SPREAD = 0.05
 """Kinds closer than this are the same."""
 
 
 def propose(
-    network: PlacetoNetwork, world: World, *, rng: np.random.Generator, evaluations: int
+    weights: Weights, world: World, *, rng: np.random.Generator, evaluations: int
 ) -> Placement:
     """Return the best placement of the groups that a few episodes meet.
 
@@ -33,25 +47,38 @@ def propose(
     They end when an episode finds nothing better.
 
     Args:
-        network: The policy.
+        weights: The policy.
         world: What is placed.
         rng: Of the orders.
         evaluations: How many placements may be judged; one episode is played whatever it takes.
     """
     evaluator = world.evaluator
-    batch = make_batch([world.graph])
+    scorer = Scorer(weights, world.graph)
     episode = Episode(world, rng=rng)
     last = evaluator.evaluations + evaluations
-    play(network, batch, [episode], generator=None)
+    _play(scorer, episode)
     for _ in range(EPISODES - 1):
         before = episode.best_score
         if evaluator.evaluations >= last:
             break
         episode.reset(start=episode.best, order=rng.permutation(world.num_groups))
-        play(network, batch, [episode], generator=None)
+        _play(scorer, episode)
         if not episode.best_score < before:
             break
     return episode.best
+
+
+def _play(scorer: Scorer, episode: Episode) -> None:
+    """Play an episode, just reset, to its end by the most probable devices.
+
+    Among equals a group stays where it is, or goes to the lowest: rounding does not choose.
+    """
+    while not episode.is_over:
+        state = episode.seen(is_ahead=scorer.shape.is_ahead)
+        logits = scorer.logits(state)
+        close = logits >= logits.max() - TIE
+        here = int(state.placement[state.current])
+        episode.step(here if close[here] else int(close.argmax()))
 
 
 def kind_of(world: World) -> NDArray[np.float64]:
@@ -80,11 +107,11 @@ def told_kind(worlds: Sequence[World]) -> dict[str, list[float]]:
     }
 
 
-def fitting(policies: Sequence[Checkpoint], world: World) -> Checkpoint:
+def fitting(policies: Sequence[P], world: World) -> P:
     """Return the policy whose graphs were most likely of a world's kind; the first of equals."""
     here = kind_of(world)
 
-    def surprise(policy: Checkpoint) -> float:
+    def surprise(policy: P) -> float:
         try:
             told = policy.training["kind"]
             mean, spread = (np.array(told[name], dtype=np.float64) for name in ("mean", "spread"))

@@ -10,12 +10,9 @@ from torch import Tensor
 from dplace.policies.placeto.batch import Batch, moment
 from dplace.policies.placeto.episode import Episode, State
 from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.policy import TIE
 
 __all__ = ["Played", "Seats", "one_thread", "play"]
-
-
-TIE = 1e-4
-"""Difference in logits up to which devices are equal: devices that are alike differ by rounding."""
 
 
 @contextmanager

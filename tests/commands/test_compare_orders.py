@@ -1,4 +1,4 @@
-"""``dplace compare --comm-order``: what each order of communication comes to."""
+"""``dplace compare --comm-order``: a row for each order of communication."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from tests.graph_io.cost_graphs.files import diamond, text
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
-    """Return the file of a small graph."""
-    file = tmp_path / "graph.json"
-    file.write_text(text(diamond()))
-    return file
+    """Return a small graph with costs."""
+    path = tmp_path / "a.json"
+    path.write_text(text(diamond()))
+    return path
 
 
 def test_a_row_for_each_order_of_communication(graph: Path, dplace: Dplace) -> None:

@@ -1,16 +1,27 @@
 """Small plan folders made by hand: parts from onnx.helper, and the Plan record that runs them."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from dplace.plan.records import Part, Plan, PlannedDevice, PlannedLinks, Step, ValueType
+from dplace.plan.records import (
+    Part,
+    Plan,
+    PlannedDevice,
+    PlannedLinks,
+    Step,
+    StreamedWeight,
+    ValueType,
+)
+from dplace.runtime.values import type_of_array
 
-__all__ = ["FLOAT", "given", "graph", "make_plan", "node", "node_model"]
+__all__ = ["FLOAT", "given", "graph", "make_plan", "node", "node_model", "with_times"]
 
 FLOAT = TensorProto.FLOAT
 
@@ -77,12 +88,16 @@ def make_plan(
     opt_level: str = "none",
     runtime: Mapping[str, str] | None = None,
     index_limits: Mapping[str, int] | None = None,
+    streamed: Mapping[str, tuple[str, NDArray[Any]]] | None = None,
+    buffers: Mapping[str, int] | None = None,
 ) -> Plan:
     """Write the parts and return the plan that runs them.
 
     Args:
         parts: By name the device and the model.
         programs: By device its steps: ``run a``, ``send x cpu:1``, ``receive x cpu:0``.
+        streamed: By name the home and the content of weights that are streamed.
+        buffers: By device the bytes of room for them.
     """
     (folder / "parts").mkdir(parents=True, exist_ok=True)
     records: list[Part] = []
@@ -120,6 +135,7 @@ def make_plan(
             peak_bytes=0,
             busy_s=0.0,
             program=tuple(_step(text) for text in program),
+            buffer_bytes=(buffers or {}).get(name, 0),
         )
         for index, (name, program) in enumerate(programs.items())
     )
@@ -159,6 +175,59 @@ def make_plan(
         ),
         dims={},
         index_limits=dict(index_limits or {}),
+        streamed=_written(streamed or {}, folder),
+    )
+
+
+def _written(
+    weights: Mapping[str, tuple[str, NDArray[Any]]], folder: Path
+) -> tuple[StreamedWeight, ...]:
+    """Write a file for each home and return where each weight lies in it."""
+    contents: dict[str, bytes] = {}
+    places: dict[str, tuple[str, int]] = {}
+    for name, (home, array) in weights.items():
+        file = f"parts/{home.replace(':', '-')}.streamed"
+        content = contents.get(file, b"")
+        content += bytes(-len(content) % 4096)
+        places[name] = (file, len(content))
+        contents[file] = content + array.tobytes()
+    for file, content in contents.items():
+        (folder / file).write_bytes(content)
+    return tuple(
+        StreamedWeight(
+            name=name,
+            type=type_of_array(array),
+            shape=array.shape,
+            size_bytes=array.nbytes,
+            home=home,
+            file=places[name][0],
+            offset=places[name][1],
+            digest="sha256:" + hashlib.sha256(contents[places[name][0]]).hexdigest(),
+        )
+        for name, (home, array) in weights.items()
+    )
+
+
+def with_times(
+    plan: Plan, seconds: Mapping[str, float], *, overhead_s: float, latency_s: float
+) -> Plan:
+    """Return the plan with the predicted compute time of each part; sizes cost nothing."""
+    count = len(plan.devices)
+    return dataclasses.replace(
+        plan,
+        parts=tuple(
+            dataclasses.replace(part, predicted_s=seconds[part.name]) for part in plan.parts
+        ),
+        devices=tuple(
+            dataclasses.replace(device, call_overhead_s=overhead_s) for device in plan.devices
+        ),
+        links=PlannedLinks(
+            latency_s=((latency_s,) * count,) * count,
+            bytes_per_s=((float("inf"),) * count,) * count,
+            host_latency_s=(0.0,) * count,
+            host_bytes_per_s=(float("inf"),) * count,
+            contention="none",
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from dplace.report.json_text import json_text
 from dplace.report.run_table import run_table
 from dplace.runtime.npz import read_npz
 from dplace.runtime.report import RunReport, run_plan
+from tests.runtime.fork import fork
 from tests.runtime.plans import given, graph, make_plan, node, node_model
 
 Write = Callable[..., Plan]
@@ -74,6 +75,69 @@ def test_a_run_is_timed_and_checked(folder: Path) -> None:
     assert text.startswith("Took ")
     assert "equal to whole.onnx in one session, bit for bit" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_median_run_is_drawn_beside_its_prediction(tmp_path: Path) -> None:
+    folder, file = tmp_path / "plan", tmp_path / "trace.json"
+    plan = fork(folder)
+    write_plan_file(plan, folder)
+    report = run_plan(folder, repeat=5, warmup=1, trace=file)
+    trace = json.loads(file.read_text())
+    run = report.measurement.median_run
+    assert report.measurement.latencies_s[run] == report.measurement.median_s
+    assert trace["otherData"]["run"] == run
+    assert trace["otherData"]["latency_s"] == report.measurement.median_s
+    drawn = [one for one in trace["traceEvents"] if one["ph"] == "X"]
+    for which, names in (("measured", ["a", "b", "c"]), ("predicted", ["a", "b", "c"])):
+        assert [one["name"] for one in drawn if one["cat"] == f"part,{which}"] == names
+    ends = [one["ts"] + one["dur"] for one in drawn if one["cat"] == "part,measured"]
+    assert max(ends) <= report.measurement.median_s * 1e6
+    answer = json.loads(json_text(report.as_json()))
+    assert answer["trace"]["file"] == str(file)
+    assert answer["trace"]["run"] == run
+    assert [one["name"] for one in answer["trace"]["devices"]] == ["cpu:0", "cpu:1"]
+    # All that is predicted is so much slower that the longest part is the furthest from it.
+    assert answer["trace"]["furthest"][0]["part"] == "b"
+    text = text_of(report)
+    assert "Furthest part" in text
+    assert f"run {run + 1} of 5, the median, beside its prediction" in text
+    assert [path.name for path in tmp_path.iterdir() if path != folder] == [file.name]
+
+
+def test_a_run_says_how_even_it_was(folder: Path) -> None:
+    report = run_plan(folder, repeat=5, warmup=1)
+    answer: dict[str, Any] = json.loads(json_text(report.as_json()))
+    assert answer["trace"] is None
+    latency = answer["latency_s"]
+    assert latency["p90"] <= latency["max"]
+    assert latency["relative_deviation"] >= 0
+    first, second = answer["devices"]
+    for device in (first, second):
+        assert device["busy_s"] + device["idle_s"] == pytest.approx(
+            sum(report.measurement.latencies_s) / 5
+        )
+        assert 0 < device["idle_share"] < 1
+        assert device["done_s"]["max"] <= latency["max"]
+    # What cpu:1 reads, cpu:0 makes, and that is all it does.
+    assert first["waits_s"] > second["waits_s"] == 0
+    assert 0 < answer["straggler_effect"]["mean"] <= answer["straggler_effect"]["max"] < 1
+    text = text_of(report)
+    assert "Spread" in text
+    assert "Stragglers" in text
+
+
+def test_a_trace_that_cannot_be_written_is_told_before_anything_runs(folder: Path) -> None:
+    for path, message in (
+        (folder, f"{folder}: it is a folder; --trace needs a file"),
+        (folder / "no" / "t.json", "t.json: cannot be written: No such file or directory"),
+        (folder / "plan.yaml" / "t.json", "t.json: cannot be written: Not a directory"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_plan(folder / "no plan here", trace=path)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match="--dim M"):
+        run_plan(folder, dims={"M": 5}, trace=folder / "t.json")
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_without_a_check_there_is_no_difference(folder: Path) -> None:

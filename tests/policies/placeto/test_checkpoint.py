@@ -9,7 +9,8 @@ from safetensors.torch import load, save, save_file
 
 from dplace.errors import InputError
 from dplace.policies.placeto.checkpoint import load_policy, save_policy
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
+from dplace.policies.placeto.shape import Shape
 
 SHAPE = {"width": 4, "rounds": 3, "pools": ["ancestors", "self"]}
 

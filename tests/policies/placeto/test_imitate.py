@@ -11,8 +11,9 @@ from dplace.lowering import Evaluator
 from dplace.policies.placeto.batch import make_batch
 from dplace.policies.placeto.episode import Episode
 from dplace.policies.placeto.imitate import Imitation, ImitationSettings
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import play
+from dplace.policies.placeto.shape import Shape
 from dplace.policies.placeto.teacher import classes_of, matched, renumbered, taught
 from dplace.policies.placeto.world import World
 from tests.policies.placeto.test_train import chains, random_world

@@ -13,8 +13,11 @@ from torch import Tensor
 from dplace.errors import UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.batch import Edges, _sums_by_torch, make_batch, moment
+from dplace.policies.placeto.checkpoint import weights_of
 from dplace.policies.placeto.episode import State
-from dplace.policies.placeto.network import PlacetoNetwork, Pool, Shape, of_moment
+from dplace.policies.placeto.network import PlacetoNetwork, of_moment
+from dplace.policies.placeto.scorer import Scorer
+from dplace.policies.placeto.shape import Pool, Shape, weight_shapes
 from dplace.policies.placeto.world import World
 from dplace.problem import Problem
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
@@ -62,6 +65,34 @@ def logits(net: PlacetoNetwork, worlds: list[World], states: list[State]) -> Ten
     with torch.no_grad():
         found: Tensor = net(batch, moment(batch, states))
     return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_without_torch_the_scores_are_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pools = tuple(pool for pool in POOLS if rng.random() < 0.8)
+    shape = Shape(
+        width=int(rng.integers(1, 9)),
+        rounds=int(rng.integers(0, 5)),
+        pools=pools,
+        moments=seed % 2 == 0,
+        is_ahead=seed % 3 == 0,
+    )
+    net = network(shape, seed)
+    for parameter in net.parameters():  # none zero, as some are at first
+        torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(seed))
+    weights = weights_of(net)
+    assert weight_shapes(shape) == {name: array.shape for name, array in weights.arrays.items()}
+    for num_devices in (1, 2, 5):
+        here = world(seed, num_devices)
+        scorer = Scorer(weights, here.graph)
+        for draw in range(3):
+            now = state(here, draw)
+            if shape.is_ahead:
+                now = now._replace(ahead=here.ahead(now.placement, now.current))
+            np.testing.assert_allclose(
+                scorer.logits(now), logits(net, [here], [now])[0].numpy(), rtol=1e-4, atol=1e-4
+            )
 
 
 def permuted(problem: Problem, order: NDArray[np.int64]) -> Problem:

@@ -9,7 +9,7 @@ from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.lowering import Evaluator
 from dplace.policies import place
 from dplace.policies.learned import is_policy_path
-from dplace.policies.placeto.checkpoint import Checkpoint, save_policy
+from dplace.policies.placeto.checkpoint import Checkpoint, save_policy, weights_of
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import EPISODES, fitting, propose, told_kind
 from dplace.policies.placeto.world import World
@@ -28,7 +28,8 @@ def saved(tmp_path: Path) -> Path:
 def test_a_proposal_is_never_worse_than_one_device_and_repeats() -> None:
     world = random_world(2, 3)
     found = [
-        propose(network(), world, rng=np.random.default_rng(0), evaluations=1000) for _ in range(2)
+        propose(weights_of(network()), world, rng=np.random.default_rng(0), evaluations=1000)
+        for _ in range(2)
     ]
     assert found[0].tolist() == found[1].tolist()
     assert world.outcome(found[0]).score <= world.outcome(world.single).score
@@ -39,7 +40,7 @@ def test_more_episodes_are_played_while_evaluations_are_left() -> None:
     for evaluations in (0, 10**9):
         world = World(Evaluator(branchy(2)), max_groups=10)
         before = world.evaluator.evaluations
-        propose(network(), world, rng=np.random.default_rng(0), evaluations=evaluations)
+        propose(weights_of(network()), world, rng=np.random.default_rng(0), evaluations=evaluations)
         used.append(world.evaluator.evaluations - before)
     assert 0 < used[0] < used[1] <= 2 * EPISODES * used[0]
 

@@ -9,8 +9,9 @@ import torch
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.batch import make_batch
 from dplace.policies.placeto.episode import Episode, EpisodeRules
-from dplace.policies.placeto.network import PlacetoNetwork, Shape
+from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import play
+from dplace.policies.placeto.shape import Shape
 from dplace.policies.placeto.train import Settings, Trainer, returns_to_go
 from dplace.policies.placeto.world import World
 from tests.policies.worlds import heavy_chain
