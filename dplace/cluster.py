@@ -66,11 +66,6 @@ class Cluster:
         if self.latency_s.shape != (num, num) or self.bytes_per_s.shape != (num, num):
             raise ClusterError(f"cluster {self.spec}: link matrices must be {num} x {num}")
         for device in self.devices:
-            if device.name == "host":
-                raise ClusterError(
-                    f"cluster {self.spec}: a device is called host, which is what plans call host "
-                    "memory; give it another name"
-                )
             if device.memory_bytes <= 0:
                 raise ClusterError(
                     f"device {device.name}: memory_bytes must be above 0, got {device.memory_bytes}"
