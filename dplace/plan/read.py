@@ -12,7 +12,7 @@ import yaml
 
 from dplace.errors import PlanError
 from dplace.plan.folder import PLAN_FILE
-from dplace.plan.records import FORMAT_VERSION, Plan, Step
+from dplace.plan.records import FORMAT_VERSION, HOST, Plan, Step
 from dplace.plan.validate import plan_problems
 
 __all__ = ["check_files", "read_plan"]
@@ -58,6 +58,10 @@ def read_plan(folder: Path, *, verify: bool = True) -> Plan:
 def check_files(plan: Plan, folder: Path, *, device: str | None = None) -> None:
     """Compare the digest of every part and weights file, or of those of one device.
 
+    Args:
+        device: The device whose files alone have to be there; weights that the host streams count
+            as the first device's.
+
     Raises:
         PlanError: A file is missing or is not the one that was written.
     """
@@ -80,7 +84,13 @@ def _file_problems(plan: Plan, folder: Path, device: str | None) -> list[str]:
         expected[part.file] = part.digest
         if part.weights_file is not None and part.weights_digest is not None:
             expected[part.weights_file] = part.weights_digest
-    expected.update((weight.file, weight.digest) for weight in plan.streamed)
+    # Host memory is that of the process that drives the first device.
+    hosts = HOST if device in (None, plan.devices[0].name) else None
+    expected.update(
+        (weight.file, weight.digest)
+        for weight in plan.streamed
+        if device is None or weight.home in (device, hosts)
+    )
     problems: list[str] = []
     for name, digest in expected.items():
         path = folder / name

@@ -97,13 +97,17 @@ def test_the_first_reason_counts_on_all_ranks() -> None:
 
 
 def test_a_verdict_wakes_those_who_asked_for_it() -> None:
+    barrier = threading.Barrier(2)
+
     def work(gathering: Gathering) -> list[str]:
         called: list[str] = []
         gathering.watch.on_verdict(lambda: called.append("before"))
+        barrier.wait(LONG_S)
         if gathering.launch.rank == 0:
             gathering.watch.tell(verdict_of(DplaceError("enough"), 0))
         gathering.watch.wait_for_verdict(LONG_S)
         gathering.watch.on_verdict(lambda: called.append("after"))
+        barrier.wait(LONG_S)  # the store is where rank 0 is
         return called
 
     assert in_threads(work, 2) == [["before", "after"]] * 2

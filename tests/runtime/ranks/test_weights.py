@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 import pytest
 
+from dplace.errors import PlanError
+from dplace.plan.read import check_files
 from dplace.plan.records import Plan, StreamedWeight
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.ranks.route import Values, plan_links, rank_routes
@@ -183,6 +185,18 @@ def test_each_rank_knows_what_comes_to_all(plan: Plan) -> None:
     first, second = rank_routes(plan, ["b"])  # what no part that runs reads does not come
     assert [names[one.value] for one in first.streams] == ["host_a", "at_one"]
     assert (second.streams, second.turns) == ((), ())
+
+
+def test_files_of_weights_have_to_be_where_their_home_is(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "parts" / "host.streamed").rename(tmp_path / "host")
+    check_files(plan, tmp_path, device="cpu:1")
+    with pytest.raises(PlanError, match="parts/host.streamed is missing"):
+        check_files(plan, tmp_path, device="cpu:0")
+    (tmp_path / "host").rename(tmp_path / "parts" / "host.streamed")
+    (tmp_path / "parts" / "cpu-1.streamed").unlink()
+    check_files(plan, tmp_path, device="cpu:0")
+    with pytest.raises(PlanError, match="parts/cpu-1.streamed is missing"):
+        check_files(plan, tmp_path, device="cpu:1")
 
 
 def test_weights_come_to_ranks_that_have_room_for_few(plan: Plan, tmp_path: Path) -> None:
