@@ -28,10 +28,11 @@ SHOWN = {
     ),
     "all": ("member",),
     "rivals": (
-        *("member", "seed", "zero-shot", "optimised", "published", "rnn", "rnn_evaluations"),
-        *("samples", "samples-zero", "rnn-zero"),
+        *("member", "seed", "zero-shot", "optimised", "published", "rnn", "rnn-evaluations"),
+        *("samples-zero-shot", "samples-optimised", "samples-published", "rnn-zero"),
     ),
     "ablations": ("family", "variant", "test", "spread", "loss", "order"),
+    "seeds": ("family", "cluster", "seed 0", "seed 1", "seed 2", "mean", "spread", "worst member"),
     "orders": ("member", "cluster", "policy", "rnn"),
     "start": ("member", "cluster", "plain_ms", "policy_evaluations", "needed"),
 }
