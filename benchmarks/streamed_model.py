@@ -179,23 +179,26 @@ def child(plan: str, twin: str, inputs: str, outputs: str, repeat: str) -> None:
     started_s = time.perf_counter()
     with PlacedSession(plan) as session:
         opened_s = time.perf_counter()
-        opened = status_bytes("VmRSS")
+        for streamer in session._streamers:
+            streamer.log = []
         seconds = []
         for _ in range(int(repeat)):
             begun_s = time.perf_counter()
             (y,) = session.run(None, {"x0": x})
             seconds.append(time.perf_counter() - begun_s)
         busy = {usage.name: usage.busy_s / int(repeat) for usage in session.usage()}
+        log = [entry for streamer in session._streamers for entry in streamer.log or ()]
         rooms = {s.device.name: s.buffers.most_bytes for s in session._streamers}
     np.save(outputs, y)
     figures = {
         "base": base,
-        "opened": opened - base,
         "peak": status_bytes("VmHWM") - base,
         "open_s": opened_s - started_s,
         "seconds": seconds,
         "busy_s": busy,
         "rooms": rooms,
+        "read_bytes_per_s": sum(entry[1].size_bytes for entry in log)
+        / sum(entry[3] - entry[2] for entry in log),
     }
     print(json.dumps(figures))
 
@@ -284,6 +287,7 @@ def main() -> None:
         "predicted_s": plan.makespan_s,
         "median_s": float(np.median(figures["seconds"])),
         "least_s": min(figures["seconds"]),
+        "read_gb_per_s": figures["read_bytes_per_s"] / 1e9,
         "resident_mb": figures["peak"] / 1e6,
         "planned_mb": planned / 1e6,
         "base_mb": figures["base"] / 1e6,

@@ -99,10 +99,10 @@ def compare(
     Sent, Bytes and Peak are its transfers and the memory of its fullest device; Evals and s are
     what a decision took. A model that fails is named, and the command ends with 1.
 
-    Example: dplace compare model.onnx --cluster 2xV100@pcie3 --policies auto --comm-order all
+    Example: dplace compare a.onnx --cluster 2xV100 --comm-order all
 
-    Rate is how many results a second come at the best makespan, Straggling the longest time that a
-    device waits for others at its end, as a share of the makespan.
+    Then Rate is how many results a second come at the best makespan, Straggling the longest time
+    that a device waits for others at its end, as a share of the makespan.
     """
     sources, dims, pins = [check_model(model) for model in models], parse_dims(dim), parse_pins(pin)
     names = [name.strip() for name in policies.split(",") if name.strip()]

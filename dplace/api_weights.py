@@ -80,7 +80,7 @@ def place_with_weights(
     try:
         return _Streaming(made, streamable, decide, settle, is_free, weights == "stream").best()
     except MemoryLimitError as error:
-        raise MemoryLimitError(f"{error}, even if weights are streamed") from too_little
+        raise MemoryLimitError(f"{error} (with weights streamed)") from too_little
 
 
 def _check(problem: Problem, weights: str, home: str) -> None:
@@ -110,11 +110,6 @@ def _streamable(made: ModelProblem, home: str) -> Streamable:
 
     problem, level = made.problem, made.optimised.opt_level
     names = [device.name for device in problem.cluster.devices]
-    if home == HOST and HOST in names:
-        raise InputError(
-            f"{problem.cluster.spec}: a device is called {HOST}, which is what the host's memory "
-            "is called; give it another name"
-        )
     found = liftable(made.placeable, level="none" if made.optimised.mode == "native" else level)
     return Streamable(
         problem=dataclasses.replace(problem, cluster=streaming_cluster(problem.cluster)),
@@ -165,6 +160,7 @@ class _Streaming:
         """Return the model with what is streamed in the best way found, and the answer."""
         from dplace.comm_order import schedule
         from dplace.lowering import Evaluator
+        from dplace.placement import size_in_words
         from dplace.policies.streaming import relaxed
 
         problem = relaxed(self.streamable)
@@ -192,7 +188,7 @@ class _Streaming:
         if best.score[0]:
             raise MemoryLimitError(
                 f"{problem.graph.name}: no way found to stream weights through the memory left; "
-                f"{best.score[0]} bytes missing"
+                f"{size_in_words(best.score[0])} missing"
             )
         answer = cast("Answer", best.run)
         return self._told(best.made), dataclasses.replace(

@@ -74,9 +74,9 @@ class Evaluator:
         self._engines = [self.engine]  # one a thread
         if not is_compiled_cache_present(*self.engine.compiled):
             _log.warning(
-                "first use of the %s simulator on this machine: compiling it takes some ten "
-                "seconds, once",
+                "first use of the %s simulator on this machine: compiling it takes %s, once",
                 problem.machine,
+                "half a minute" if problem.machine == "native" else "some ten seconds",
             )
         self.rules = self.engine.rules
         """What there is to try on each placement, the most promising first."""

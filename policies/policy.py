@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.bounds import best_bound
-from dplace.comm_order import BEST, Scheduled, check_comm_order, schedule
+from dplace.comm_order import BEST, SEARCHED, Scheduled, check_comm_order, schedule
 from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator, Progress
 from dplace.placement import check_memory, check_placement
@@ -127,6 +127,8 @@ OPS_OF_PARTS, OPS_ONE_BY_ONE = 6_000_000, 20_000_000
 """Ops that are simulated in about two seconds: by parts, and one by one."""
 OPS_OF_ENTRIES = 20_000
 """Ops of the entries of a race for all of which orders of communication are tried."""
+MOST_GAIN = 0.1
+"""Share that an order takes off a makespan, at most, in what is tried of large graphs."""
 MOST_EVALUATIONS = 50_000
 
 
@@ -179,16 +181,22 @@ def place(
         return _answer(evaluator, placement, scheduled, policy, used, {})
     found = race(evaluator, rng=rng, evaluations=evaluations)
     used = evaluator.evaluations
-    ways = _in_order(evaluator, found, comm_order, seed=seed)
+    ways = _in_order(evaluator, found, BEST if comm_order == SEARCHED else comm_order, seed=seed)
     times = [
         (_time_s(problem, way), name) for way, (_, name, _) in zip(ways, found.entries, strict=True)
     ]
     scores = dict.fromkeys(found.scores, math.inf)
-    for time_s, name in times:
+    for (score, name, _), (time_s, _), way in zip(found.entries, times, ways, strict=True):
+        if way is None and not score.overflow_bytes and not len(problem.streamed):
+            time_s = score.makespan_s  # as it was judged
         scores[name] = min(scores[name], time_s)
     best = best_of(problem, times)
+    if ways[best] is None:  # nothing fits, and it is said of one that is there why
+        best = next(at for at, way in enumerate(ways) if way is not None)
     placement, way = check_placement(problem, found.entries[best][2]), ways[best]
-    assert way is not None  # the best of all fits by what policies have judged
+    assert way is not None
+    if comm_order == SEARCHED:
+        way = schedule(evaluator, placement, comm_order, seed=seed)
     return _answer(evaluator, placement, way, policy, used, scores)
 
 
@@ -197,21 +205,27 @@ def _in_order(
 ) -> list[Scheduled | None]:
     """Return the entries of a race with the order of communication, None for what is left out.
 
-    Left out is what does not fit and, of large graphs, all but the best of each policy: orders
-    gain little where policies have found something better.
+    Left out is what does not fit. Of large graphs so is all but the best of each policy, if it is
+    not near the best of all: orders gain some percent at most where policies have been at work.
     """
-    most = max(1, OPS_OF_ENTRIES // max(1, evaluator.problem.num_ops))
-    scores = found.scores
+    most = OPS_OF_ENTRIES // max(1, evaluator.problem.num_ops)
+    best, scores = found.entries[0][0], found.scores
     scheduled: list[Scheduled | None] = [None] * len(found.entries)
+    known: dict[bytes, Scheduled] = {}
     error: MemoryLimitError | None = None
     for at, (score, name, placement) in enumerate(found.entries):
-        if score.overflow_bytes or not (at < most or score == scores[name]):
+        is_near = score.makespan_s <= best.makespan_s * (1.0 + MOST_GAIN)
+        if score.overflow_bytes or not (at < most or (is_near and score == scores[name])):
             continue
+        key = placement.tobytes()
         try:
-            scheduled[at] = schedule(evaluator, placement, comm_order, seed=seed)
+            if key not in known:
+                known[key] = schedule(evaluator, placement, comm_order, seed=seed)
         except MemoryLimitError as refusal:
             error = error or refusal
-    if error is not None and all(way is None for way in scheduled):
+            continue
+        scheduled[at] = known[key]
+    if error is not None and not known:
         raise error
     return scheduled
 

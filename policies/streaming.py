@@ -92,10 +92,12 @@ def relaxed(streamable: Streamable) -> Problem:
         fits[:, home] = True
     allowed = np.isfinite(problem.seconds)
     for op in np.flatnonzero(~(allowed & fits).any(axis=1)):
+        largest = int(memory[allowed[op]].max())
         raise MemoryLimitError(
             f"{graph.name}: op {graph.op_names[op]!r} reads {size_in_words(int(op_bytes[op]))} of "
             f"weights at once and takes {size_in_words(int(held[op]))} with what it computes; the "
-            f"largest device that it may go to has {size_in_words(int(memory[allowed[op]].max()))}"
+            f"largest device that it may go to has {size_in_words(largest)}, "
+            f"{size_in_words(int(held[op]) - largest)} missing"
         )
     readers = np.bincount(graph.op_weights, minlength=len(graph.weight_bytes))
     shares = (streamable.sizes / np.maximum(readers, 1))[graph.op_weights]
@@ -107,9 +109,11 @@ def relaxed(streamable: Streamable) -> Problem:
     if home != AT_HOST:
         left[home] = memory[home] - int(streamable.sizes.sum())
         if left[home] <= 0:
+            total = size_in_words(int(streamable.sizes.sum()))
             raise MemoryLimitError(
-                f"{graph.name}: weights of {size_in_words(int(streamable.sizes.sum()))} do not fit "
-                f"on their home {devices[home].name}, which has {size_in_words(int(memory[home]))}"
+                f"{graph.name}: weights of {total} do not fit on their home {devices[home].name}, "
+                f"which has {size_in_words(int(memory[home]))}; "
+                f"{size_in_words(-int(left[home]))} missing"
             )
     return replace(
         problem,
@@ -227,7 +231,8 @@ def filled(
             name = streamable.problem.cluster.devices[device].name
             raise MemoryLimitError(
                 f"{graph.name}: ops on {name} read {size_in_words(most)} of streamed weights at a "
-                f"time, and it has {size_in_words(max(0, int(free[device])))} left for them"
+                f"time, and it has {size_in_words(max(0, int(free[device])))} left for them; "
+                f"{size_in_words(most - int(free[device]))} missing"
             )
         # Sums of sizes are multiples of what divides them all: more room would never be filled.
         step = int(np.gcd.reduce(sizes[sent]))

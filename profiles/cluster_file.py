@@ -129,6 +129,8 @@ def _group(where: str, value: object) -> DeviceGroup:
     name = fields.get("name")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise ClusterError(f"{where}.name: expected a name, got {name!r}")
+    if name == "host":
+        raise ClusterError(f"{where}.name: host is what plans call host memory; take another name")
     return DeviceGroup(
         kind=kind,
         count=_integer(f"{where}.count", fields.get("count", 1), lowest=0),

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 
 from dplace.cluster import Contention
 from dplace.comm_order import COMM_ORDERS, schedule
-from dplace.errors import UsageError
+from dplace.errors import MemoryLimitError, UsageError
 from dplace.lowering import Evaluator
+from dplace.policies import place
 from dplace.problem import Machine, Problem
 from dplace.rules import Rule
 from dplace.schedule.orders import ORDERS, op_order
 from dplace.simulator.ordered_engine import Way
+from dplace.simulator.timeline import straggler_effect
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem, stream
 from tests.simulator.test_ordered import WORLDS, World
 
@@ -138,6 +140,40 @@ def test_other_machines_have_an_order_of_their_own(machine: Machine) -> None:
     streamed = stream(problem, {problem.graph.weight_names[0]: -1})
     with pytest.raises(UsageError, match=f"the machine {machine} knows no streamed weights"):
         schedule(Evaluator(streamed), placement)
+
+
+def test_policies_place_what_is_streamed_and_count_the_room_for_it() -> None:
+    rng = np.random.default_rng(1)
+    problem = random_problem(rng, 30, 3, unlike=True)
+    homes = dict.fromkeys(problem.graph.weight_names, 2)
+    problem = stream(problem, homes, buffer_bytes=[32 * 1024] * 3)
+    answer = place(problem, "auto", evaluations=200)
+    assert answer.comm_order in answer.order_scores
+    assert answer.objective_s <= answer.best_single_device_s
+    assert answer.bound_s <= answer.objective_s
+    total = int(problem.graph.value_bytes[problem.streamed].sum())
+    assert answer.timeline.weight_bytes.tolist() == [0, 0, total]
+    sent = set(answer.lowered.transfer_target[answer.lowered.transfer_source == 2].tolist())
+    for device in sent:
+        assert answer.timeline.peak_bytes[device] >= 32 * 1024
+    # Too little room for the largest weight on the only device that may have the ops.
+    pinned = dataclasses.replace(
+        problem,
+        pins=np.zeros(30, dtype=np.int32),
+        buffer_bytes=np.array([1024, 0, 0], dtype=np.int64),
+    )
+    with pytest.raises(MemoryLimitError, match="test:0: op '.*' needs .* and there is room for"):
+        place(pinned, "auto", evaluations=200)
+
+
+def test_stragglers_are_those_that_wait_for_the_last_device() -> None:
+    # Device 0 ends at 1, device 1 at 4, device 2 has nothing to do.
+    graph = make_graph([[], []], [["a"], ["b"]])
+    problem = make_problem(graph, make_cluster(3), [1.0, 4.0])
+    found = schedule(Evaluator(problem), np.array([0, 1], dtype=np.int32))
+    assert straggler_effect(found.lowered, found.timeline) == (4 - 1) / 4
+    alone = schedule(Evaluator(problem), np.zeros(2, dtype=np.int32))
+    assert straggler_effect(alone.lowered, alone.timeline) == 0.0
 
 
 def test_an_order_that_there_is_not_is_named() -> None:

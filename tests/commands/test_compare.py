@@ -71,9 +71,8 @@ def compared(**changes: Any) -> Comparison:
 def test_defaults(dplace: Dplace, record: Record) -> None:
     calls = record("compare", compared(models=())).calls
     assert dplace("compare", "a.onnx", "b.onnx", "--cluster", "2xCPU").code == 0
-    (positional, keywords) = calls[0]
-    assert positional == (["a.onnx", "b.onnx"],)
-    assert keywords == {
+    assert calls[0][0] == (["a.onnx", "b.onnx"],)
+    assert calls[0][1] == {
         "cluster": "2xCPU",
         "policies": ["single", "heft", "m-etf", "auto"],
         "objective": "latency",
@@ -99,7 +98,7 @@ def test_every_option_arrives(dplace: Dplace, record: Record) -> None:
         *("--objective", "throughput", "--machine", "baechi", "--format", "doppler"),
         *("--evaluations", "9", "--dim", "n=2", "--pin", "x=gpu:0", "--jobs", "4", "--json"),
         *("--optimize", "none", "--opt-level", "basic", "--profile", "a.json"),
-        *("--comm-order", "all"),
+        "--comm-order=all",
     )
     assert calls[0][1] == {
         "cluster": "file",
@@ -399,45 +398,3 @@ def test_ctrl_c_is_one_line_and_leaves_no_process(graphs: list[Path]) -> None:
             return
         time.sleep(0.1)
     pytest.fail(f"still there: {children}")
-
-
-def test_a_row_for_each_order_of_communication(graphs: list[Path], dplace: Dplace) -> None:
-    options: dict[str, Any] = {"cluster": "2xV100", "machine": "native", "evaluations": 50}
-    comparison = api.compare(graphs[:1], policies=["heft"], comm_order="all", seeds=2, **options)
-    (compared,) = comparison.models
-    assert [row.comm_order for row in compared.rows] == [
-        "fifo",
-        "random",
-        "tic",
-        "tac",
-        "critical-path",
-        "searched",
-    ]
-    for row in compared.rows:
-        assert row.policy == "heft"
-        assert row.best_s * row.throughput_per_s == pytest.approx(1.0)
-        assert 0.0 <= row.straggler_effect < 1.0
-    assert compared.rows[-1].best_s == min(row.best_s for row in compared.rows)
-    (one,) = api.compare(graphs[:1], policies=["heft"], comm_order="tac", **options).models
-    assert one.rows[0].comm_order == "tac"
-    assert one.rows[0].makespans_s[0] == compared.rows[3].makespans_s[0]
-
-    shown = dplace(
-        *("compare", str(graphs[0]), "--cluster", "2xV100", "--machine", "native"),
-        *("--policies", "heft", "--evaluations", "50", "--comm-order", "all"),
-    ).out.splitlines()
-    head = next(line for line in shown if line.startswith("Policy"))
-    assert head.split()[:5] == ["Policy", "Order", "Best", "Rate", "Straggling"]
-    assert [line.split()[1] for line in shown[shown.index(head) + 1 :]] == [
-        row.comm_order for row in compared.rows
-    ]
-    assert max(map(len, shown)) <= 80
-
-
-def test_machines_of_others_and_unknown_orders_are_refused(graphs: list[Path]) -> None:
-    (compared,) = api.compare(
-        graphs[:1], cluster="2xV100", machine="baechi", policies=["heft"], comm_order="tac"
-    ).models
-    assert "the machine baechi has an order of its own" in str(compared.rows[0].error)
-    with pytest.raises(UsageError, match="--comm-order quick: expected one of best, fifo"):
-        api.compare(graphs[:1], cluster="2xV100", comm_order="quick")

@@ -41,6 +41,8 @@ def test_defaults(dplace: Dplace, calls: Calls) -> None:
         "format": None,
         "machine": None,
         "profiles": (),
+        "weights": "auto",
+        "weight_home": "host",
         "progress": None,
     }
     assert calls == [(("m.onnx",), expected)]
@@ -54,6 +56,7 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         *("--optimize", "portable", "--opt-level", "basic", "--json"),
         *("--format", "moirai", "--machine", "baechi"),
         *("--profile", "a.json", "--profile", "b.json", "--comm-order", "tac"),
+        *("--weights", "stream", "--weight-home", "gpu:1"),
     )
     expected: dict[str, object] = {
         "cluster": "4xV100@nvlink",
@@ -70,6 +73,8 @@ def test_every_option_arrives(dplace: Dplace, calls: Calls) -> None:
         "format": "moirai",
         "machine": "baechi",
         "profiles": [Path("a.json"), Path("b.json")],
+        "weights": "stream",
+        "weight_home": "gpu:1",
         "progress": None,
     }
     assert calls == [(("-",), expected)]
@@ -116,6 +121,8 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
             "weight_bytes": weights,
             "peak_bytes": 6_500_000,
             "busy_s": busy_s,
+            "streamed_bytes": 0,
+            "buffer_bytes": 0,
         }
         for name, ops, weights, busy_s in (("cpu:0", 3, 4_000_000, 0.008), ("cpu:1", 2, 900, 0.006))
     ]
@@ -135,6 +142,7 @@ def test_json(dplace: Dplace, calls: Calls) -> None:
         "gap_to_bound": 0.25,
         "best_single_device_s": 0.016,
         "transfers": {"count": 1, "bytes": 4096},
+        "streamed": {"count": 0, "bytes": 0, "homes": []},
         "comm_order": "tac",
         "comm_orders": {"fifo": 0.0105, "tac": 0.010},
         "parts": 2,

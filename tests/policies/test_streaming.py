@@ -193,14 +193,16 @@ def test_an_op_goes_only_where_its_weights_fit_at_once() -> None:
     assert np.isinf(problem.seconds).tolist() == [[False] * 2, [True, False], *[[False] * 2] * 2]
     message = (
         "op 'v1' reads 20 bytes of weights at once and takes 28 bytes with what it computes; the "
-        "largest device that it may go to has 27 bytes"
+        "largest device that it may go to has 27 bytes, 1 bytes missing"
     )
     with pytest.raises(MemoryLimitError, match=message):
         relaxed(chain(SIZES, READS, memory=[25, 27]))
 
 
 def test_a_home_that_is_too_small_is_told() -> None:
-    message = "weights of 50 bytes do not fit on their home test:1, which has 40 bytes"
+    message = (
+        "weights of 50 bytes do not fit on their home test:1, which has 40 bytes; 10 bytes missing"
+    )
     with pytest.raises(MemoryLimitError, match=message):
         relaxed(chain(SIZES, READS, home=1, memory=[1000, 40]))
 

@@ -264,6 +264,10 @@ def test_who_lists_pairs_means_these(tmp_path: Path) -> None:
         ("devices: [{kind: V1OO}]", "devices[0]: device kind 'V1OO': unknown; did you mean V100"),
         ("devices: [{count: 2}]", "devices[0].kind: expected the name of a device kind, got None"),
         ("devices: [{kind: CPU, memroy: 1GB}]", "unknown field 'memroy'; did you mean memory?"),
+        (
+            "devices: [{kind: CPU, name: host}]",
+            "name: host is what plans call host memory",
+        ),
         ("devices: [{kind: CPU, memory: lots}]", "devices[0].memory: expected bytes or an amount"),
         ("devices: [{kind: CPU, memory: -5}]", "devices[0].memory: must be above 0, got -5"),
         ("devices: [{kind: CPU, name: a}, {kind: CPU, name: a}]", "two devices are called 'a'"),

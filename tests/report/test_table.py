@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from dplace.examination import Check, DoctorReport
+from dplace.plan.records import Step, StreamedWeight
 from dplace.report.doctor import doctor_table
 from dplace.report.model_summary import Capture, OpTypeUse
 from dplace.report.model_table import model_table
@@ -171,6 +172,30 @@ fault  dgl          not installed
 
 1 fault to mend"""
     )
+
+
+def test_streamed_weights_are_told_with_their_homes_and_rooms() -> None:
+    receive = Step(action="receive", subject="w", peer="host")
+    first = device("cpu:0", program=(receive,), buffer_bytes=2_000_000)
+    weight = StreamedWeight(
+        name="w",
+        type="tensor(float)",
+        shape=(750_000,),
+        size_bytes=3_000_000,
+        home="host",
+        file="parts/host.streamed",
+        offset=0,
+        digest="sha256:00",
+    )
+    shown = text(
+        place_table(placed(plan=plan(streamed=(weight,), devices=(first, device("cpu:1")))))
+    )
+    assert (
+        """Streamed    3.0 MB of weights from host for each request: 3.0 MB to cpu:0
+            through 2.0 MB"""
+        in shown
+    )
+    assert "Streamed" not in text(place_table(placed()))
 
 
 NAME = "[red]/model/:smile:" + "x" * 300 + "\x1b[31m\n"
