@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -54,6 +55,7 @@ class Gathering:
         """For one thread at a time."""
         self.watch = Watch(launch, others, timeout_s=timeout_s, leave=leave)
         self._handlers: dict[int, object] = {}
+        self._writing: int | None = None
         self._is_ending = False
         self._leaves = leave is not None
 
@@ -67,13 +69,31 @@ class Gathering:
         """Let all ranks end for this error, unless there was another reason before."""
         if not _is_terminated(error):
             self.watch.tell(verdict_of(error, self.launch.rank))
+        elif self.watch.wait_for_verdict(GRACE_S) is None:
+            self._lose_this()
 
     def __enter__(self) -> Self:
         # What a launcher does to the other ranks when one has ended; a program of others has its
         # own way with signals.
         if self._leaves and threading.current_thread() is threading.main_thread():
             self._handlers[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
+            reading, self._writing = os.pipe()
+            os.set_blocking(self._writing, False)
+            signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+            threading.Thread(target=self._hear, args=(reading,), daemon=True).start()
         return self
+
+    def _hear(self, pipe: int) -> None:
+        """Hear of signals while the main thread, which has to handle them, is in a part."""
+        while number := os.read(pipe, 1):
+            if number[0] == signal.SIGINT:
+                self.tell(KeyboardInterrupt())
+            elif number[0] == signal.SIGTERM and not self.watch.wait_for_verdict(2 * GRACE_S):
+                self._lose_this()
+        os.close(pipe)
+
+    def _lose_this(self) -> None:
+        self.watch.lost(self.launch.rank, "it was told to end (SIGTERM)")
 
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
         if not self._is_ending:
@@ -94,6 +114,9 @@ class Gathering:
                 self._end(error)
         finally:
             self.watch.close()
+            if self._writing is not None:
+                signal.set_wakeup_fd(-1)
+                os.close(self._writing)
             if error is None:
                 for number, handler in self._handlers.items():
                     signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given
@@ -102,13 +125,12 @@ class Gathering:
         """Tell all of an error; raise the run's verdict in its place where that is another."""
         watch = self.watch
         watch.see_out()
-        if _is_terminated(error) and watch.wait_for_verdict(GRACE_S) is None:
-            watch.lost(self.launch.rank, "it was told to end (SIGTERM)")
-            watch.linger()
-            return
         self.tell(error)
         watch.linger()
-        if watch.verdict != verdict_of(error, self.launch.rank):
+        verdict = watch.verdict
+        if _is_terminated(error) and verdict is not None and verdict.lost == self.launch.rank:
+            return
+        if verdict != verdict_of(error, self.launch.rank):
             watch.check()
 
 

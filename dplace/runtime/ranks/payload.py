@@ -23,9 +23,11 @@ from dplace.runtime.ranks.message import Buffer, Header, Kind, Message
 from dplace.runtime.values import (
     CPU,
     DTYPES,
+    FOREIGN,
     STRING,
     Held,
     NativeValue,
+    dtype_of,
     hold,
     to_python,
 )
@@ -53,12 +55,16 @@ LENGTH = struct.Struct("<I")
 def crosses(type_name: str) -> bool:
     """Return whether values of a type cross between processes: tensors and sequences of tensors.
 
+    Of sequences, those of types that NumPy has: others onnxruntime shows Python in no form.
+
     >>> crosses("seq(tensor(float))"), crosses("map(int64,tensor(float))")
     (True, False)
     """
-    for kind in ("optional(", "seq("):
-        if type_name.startswith(kind):
-            type_name = type_name[len(kind) : -1]
+    if type_name.startswith("optional("):
+        return crosses(type_name[len("optional(") : -1])
+    if type_name.startswith("seq("):
+        inner = type_name[len("seq(") : -1]
+        return inner in TYPES and dtype_of(inner) not in FOREIGN
     return type_name in TYPES
 
 

@@ -22,14 +22,16 @@ from dplace.runtime.ranks.verdict import Verdict
 __all__ = ["Leave", "Link", "LinkClock", "Watch"]
 
 BEAT_S = 0.5
-FOREVER_S = 1e7
 TICK_S = 0.1
+"""Between two looks at the beats that were read."""
+FOREVER_S = 1e7
 TELL_S = 2.0
 """How long the store may take to say whose reason was first; the store itself may be lost."""
 LINGER_S = 2.0
 """How long the rank that keeps the store waits, so that the others learn why the run is over."""
-CLOSE_S = 1.0
 ACK_S = 0.02
+CLOSE_S = 1.0
+"""How long threads may take to end, or the store to answer, where nothing depends on it."""
 LEAVE_S = 5.0
 """How long a rank may take to come out of a part when the run is over."""
 
@@ -137,9 +139,9 @@ class Watch:
                 for end in ends:
                     self._client.set(end, found.decode())
             except RuntimeError:
-                # Whoever else seems lost, the store has gone, and where it is has gone with it.
-                own = verdict if self.launch.agent_has_store else self._store_loss()
-                self._adopt(verdict if self.launch.keeps_store else own)
+                # Whoever else seems lost, the store has gone, and the rank that kept it with it.
+                is_elsewhere = self.launch.keeps_store or self.launch.agent_has_store
+                self._adopt(verdict if is_elsewhere else self._store_loss())
             else:
                 self._adopt(Verdict.from_text(found))
 
@@ -212,12 +214,8 @@ class Watch:
         store = f"store at {self.launch.address}:{self.launch.port}"
         if not self.launch.agent_has_store:
             return self._loss(0, f"its {store} does not answer any more")
-        return Verdict(
-            kind="DeviceLostError",
-            message=f"lost the host of {self.names[0]}: torchrun's {store} "
-            "does not answer any more",
-            lost=0,
-        )
+        why = f"lost the host of {self.names[0]}: torchrun's {store} does not answer any more"
+        return Verdict(kind="DeviceLostError", message=why, lost=0)
 
     def _pulse(self) -> None:
         """Beat and read the others' beats until the run is over."""

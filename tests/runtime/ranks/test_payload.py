@@ -134,6 +134,7 @@ def test_a_map_is_refused() -> None:
         ("tensor(string)", True),
         ("seq(tensor(float))", True),
         ("optional(seq(tensor(int64)))", True),
+        ("seq(tensor(bfloat16))", False),
         ("map(int64,tensor(float))", False),
         ("seq(map(string,tensor(float)))", False),
         ("sparse_tensor(float)", False),

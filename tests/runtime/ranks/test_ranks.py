@@ -252,13 +252,13 @@ def test_a_stopped_rank_0_ends_the_others_within_the_timeout(
     there_and_back: Plan, tmp_path: Path
 ) -> None:
     folder, launched = written(there_and_back, tmp_path), launches(2)
-    with ranks([folder] * 2, launched, "--timeout", "2", "--repeat", "1000000") as (first, other):
+    with ranks([folder] * 2, launched, "--timeout", "4", "--repeat", "1000000") as (first, other):
         assert other.stderr is not None
         assert other.stderr.readline() == "dplace: info: rank 1 (cpu:1) is ready\n"
         first.send_signal(signal.SIGSTOP)
         stopped_s = time.perf_counter()
         end = ended(other)
-        assert 1.5 < time.perf_counter() - stopped_s < 10
+        assert 3.0 < time.perf_counter() - stopped_s < 15
         assert (end.code, end.out) == (4, "")
         (line,) = errors(end)
         assert line.startswith("dplace: error: lost rank 0 (cpu:0): ")

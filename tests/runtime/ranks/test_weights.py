@@ -1,5 +1,6 @@
 """Streamed weights: what is asked for when, and that no more comes than there is room for."""
 
+import signal
 import threading
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from dplace.runtime.ranks.route import Values, plan_links, rank_routes
 from dplace.runtime.ranks.session import RankSession
 from dplace.runtime.ranks.weights import Incoming, Stream
 from tests.runtime.plans import given, graph, make_plan, node
-from tests.runtime.ranks.processes import ended, launches, on_rank_0, ranks, written
+from tests.runtime.ranks.processes import ended, errors, launches, on_rank_0, ranks, written
 
 RNG = np.random.default_rng(0)
 SIDE = 1100
@@ -199,7 +200,9 @@ def test_files_of_weights_have_to_be_where_their_home_is(plan: Plan, tmp_path: P
         check_files(plan, tmp_path, device="cpu:1")
 
 
-def test_weights_come_to_ranks_that_have_room_for_few(plan: Plan, tmp_path: Path) -> None:
+def test_weights_come_to_ranks_that_have_room_for_few_until_ctrl_c_on_one(
+    plan: Plan, tmp_path: Path
+) -> None:
     folder, launched = written(plan, tmp_path), launches(2)
     x = RNG.standard_normal((3, SIDE)).astype(np.float32)
     with PlacedSession(plan, folder=tmp_path) as session:
@@ -224,7 +227,12 @@ def test_weights_come_to_ranks_that_have_room_for_few(plan: Plan, tmp_path: Path
             ("host_b", "cpu:1", "host", LARGE.nbytes),
             ("small", "cpu:1", "host", 4),
         ]
+        process.send_signal(signal.SIGINT)
+        while True:  # until this rank hears of it as well
+            session.run(None, {"x": x})
 
     with ranks([folder], launched[1:]) as (process,):
-        on_rank_0(launched[0], folder, work)
-        assert ended(process).code == 0
+        with pytest.raises(KeyboardInterrupt):
+            on_rank_0(launched[0], folder, work)
+        end = ended(process)
+    assert (end.code, errors(end)) == (130, ["dplace: interrupted"])
