@@ -112,9 +112,9 @@ class PlacedSession:
         self._parts: dict[str, LoadedPart] = {}
         self._workers = [Worker(device) for device in self._devices]
         self._lone = _lone_worker(plan, self._workers)
-        self._recording = Recording(self._workers)
         self._homes = Homes(plan, path)
         self._streamers: list[Streamer] = []
+        self._recording = Recording(self._workers, self._streamers)
         self._in_order = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._workers, self._streamers, self._homes)
         try:

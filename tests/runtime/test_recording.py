@@ -12,6 +12,8 @@ from dplace.runtime.recording import Recording
 from dplace.runtime.route import Task
 from dplace.runtime.worker import Worker
 from tests.runtime.plans import given, make_plan, node_model
+from tests.runtime.test_streams import X as ROW
+from tests.runtime.test_streams import chain_plan
 
 X = np.array([-1.0, 0.0, 2.0], dtype=np.float32)
 
@@ -124,3 +126,23 @@ def test_a_copy_says_what_went_where() -> None:
     worker.log.extend([(6, task, 0.0, 1.0), (8, task, 2.5, 3.0)])
     (event,) = recording.take()
     assert event == ("copy", "y", "gpu:0", "host", 2.5, 3.0, 1, 0)
+
+
+def test_a_weight_that_is_brought_is_there_before_its_part_runs(tmp_path: Path) -> None:
+    plan = chain_plan(tmp_path, (1, 1, 1), room=2, num_devices=1)
+    with PlacedSession(plan, folder=tmp_path) as session:
+        session.start_recording()
+        session.run(None, {"x": ROW})
+        events = session.stop_recording()
+        assert session.take_events() == []
+    brought = {event.subject: event for event in events if event.kind == "receive"}
+    assert set(brought) == {weight.name for weight in plan.streamed}
+    for event in brought.values():
+        assert (event.device, event.peer, event.request) == (plan.devices[0].name, "host", 0)
+        assert event.size_bytes > 0
+        assert event.start_s <= event.end_s
+    for event in events:
+        if event.kind == "run":
+            (part,) = (part for part in plan.parts if part.name == event.subject)
+            for name in set(part.inputs) & set(brought):
+                assert brought[name].end_s <= event.start_s
