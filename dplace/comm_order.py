@@ -152,9 +152,21 @@ class _Choice:
         # The loads of devices and links are the same under all orders.
         if self._is_idle or self._problem.objective == "throughput":
             return ("fifo",)
+        # Where nothing has to wait for its link, there is nothing to be put before another.
+        if self._is_judged and not self._waits():
+            return ("fifo",)
         if self._transfers.num_transfers > MOST_TRANSFERS:
             return tuple(name for name in ORDERS if name != "tac")
         return ORDERS
+
+    def _waits(self) -> bool:
+        """Return whether some transfer waits for a link, first come, first served."""
+        evaluator = self._evaluator
+        _, rule = evaluator.best_rule(self._placement)
+        lowered, timeline = evaluator.run(self._placement, rule)
+        makers = self._problem.graph.value_producer[lowered.transfer_value]
+        ready_s = timeline.part_end_s[lowered.part_of_op[makers]]
+        return bool(np.any(timeline.transfer_start_s > ready_s))
 
     def candidates(self, name: str, num_orders: int) -> Iterator[_Candidate]:
         """Yield the ways to run under one of so many orders; none if weights find no room."""
