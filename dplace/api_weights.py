@@ -1,13 +1,13 @@
-"""Weights that do not fit: which are streamed, from where, and where ops go then.
+"""Weights that do not fit are streamed: what is asked for is checked, and how is decided.
 
-Part of the roof.
+Part of the roof; the search is in ``policies/stream_search.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.plan.records import HOST
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dplace.api_model import ModelProblem
-    from dplace.comm_order import Scheduled
-    from dplace.lowering import Evaluator
     from dplace.policies.policy import Answer
     from dplace.policies.streaming import Choice, Streamable
     from dplace.problem import Problem
@@ -28,13 +26,6 @@ __all__ = ["Weights", "place_with_weights"]
 Weights = Literal["resident", "stream", "auto"]
 """Whether weights lie on the devices that read them, are sent there for each request, or the second
 only where the first does not fit."""
-WAYS = ((1, False), (1, True), (4, False), (0, False), (0, True))
-"""For how many ops more than the one that runs weights are to come ahead, and whether large weights
-are to stay rather than those needed first."""
-TRIES = 4
-"""How often less is kept where more is in memory than was thought."""
-STEP = 64
-"""By one part in so many of the memory, where it is not known by how much."""
 
 
 def place_with_weights(
@@ -62,6 +53,8 @@ def place_with_weights(
         InputError: There is no such home.
         MemoryLimitError: Nothing fits.
     """
+    from dplace.policies.stream_search import StreamSearch
+
     _check(made.problem, weights, home)
     too_little: MemoryLimitError | None = None
     if weights != "stream":
@@ -78,9 +71,17 @@ def place_with_weights(
         warning = "--weights stream: the model has no weight of 64 KiB or more that can be streamed"
         return _with_warning(made, warning), decide(made.problem)
     try:
-        return _Streaming(made, streamable, decide, settle, is_free, weights == "stream").best()
+        choice, answer = StreamSearch(
+            streamable=streamable,
+            lifted=lambda choice: _lifted(made, streamable, choice).problem,
+            decide=decide,
+            settle=settle,
+            is_free=is_free,
+            keep_none=weights == "stream",
+        ).best()
     except MemoryLimitError as error:
         raise MemoryLimitError(f"{error} (with weights streamed)") from too_little
+    return _told(_lifted(made, streamable, choice)), answer
 
 
 def _check(problem: Problem, weights: str, home: str) -> None:
@@ -123,175 +124,31 @@ def _with_warning(made: ModelProblem, warning: str) -> ModelProblem:
     return dataclasses.replace(made, warnings=(*made.warnings, warning))
 
 
-class _Way(NamedTuple):
-    """A placement, and how its devices' memory is shared out; see ``policies/streaming.py``."""
+def _lifted(made: ModelProblem, streamable: Streamable, choice: Choice) -> ModelProblem:
+    """Return the model with the weights of a choice as values."""
+    import numpy as np
 
-    placement: NDArray[np.int32]
-    ahead: int
-    largest_first: bool
+    from dplace.graph_io.lift import lift
 
-
-class _Fit(NamedTuple):
-    """A way to stream and how it runs."""
-
-    score: tuple[int, float]
-    """Bytes above the devices' memory, and what the objective makes small: smaller is better."""
-    way: _Way
-    made: ModelProblem
-    run: Answer | Scheduled
-
-
-def _score(fit: _Fit) -> tuple[int, float]:
-    return fit.score
+    placeable = lift(made.placeable, np.flatnonzero(choice.streamed).tolist())
+    problem = dataclasses.replace(
+        streamable.problem, graph=placeable.graph, buffer_bytes=choice.buffer_bytes
+    )
+    homes = np.full(placeable.graph.num_values, -1, dtype=np.int32)
+    homes[problem.streamed] = streamable.home
+    return dataclasses.replace(
+        made, problem=dataclasses.replace(problem, value_home=homes), placeable=placeable
+    )
 
 
-@dataclasses.dataclass(slots=True)
-class _Streaming:
-    """The search for what to stream."""
+def _told(made: ModelProblem) -> ModelProblem:
+    """Return the model with what the user should know of its streamed weights."""
+    from dplace.graph_io.fed_weights import changes_bits
 
-    made: ModelProblem
-    streamable: Streamable
-    decide: Callable[[Problem], Answer]
-    settle: Callable[[Problem, NDArray[np.int32]], Answer]
-    is_free: bool
-    keep_none: bool
-
-    def best(self) -> tuple[ModelProblem, Answer]:
-        """Return the model with what is streamed in the best way found, and the answer."""
-        from dplace.comm_order import schedule
-        from dplace.lowering import Evaluator
-        from dplace.placement import size_in_words
-        from dplace.policies.streaming import relaxed
-
-        problem = relaxed(self.streamable)
-        first = self.decide(problem)
-        evaluator = Evaluator(problem)
-        found: list[_Fit] = []
-        reasons: list[MemoryLimitError] = []
-
-        def look(way: _Way) -> None:
-            try:
-                found.append(
-                    self._fit(evaluator, way, lambda its, at: schedule(Evaluator(its), at, "fifo"))
-                )
-            except MemoryLimitError as error:
-                reasons.append(error)
-
-        for placement in self._placements(problem, first.placement):
-            look(_Way(placement, *WAYS[0]))
-        likely = min(found, key=_score).way.placement if found else first.placement
-        for ahead, largest_first in WAYS[1:]:
-            look(_Way(likely, ahead, largest_first))
-        if not found:
-            raise reasons[0]
-        best = self._fit(evaluator, min(found, key=_score).way, self.settle)
-        if best.score[0]:
-            raise MemoryLimitError(
-                f"{problem.graph.name}: no way found to stream weights through the memory left; "
-                f"{size_in_words(best.score[0])} missing"
-            )
-        answer = cast("Answer", best.run)
-        return self._told(best.made), dataclasses.replace(
-            answer,
-            policy=first.policy,
-            evaluations=first.evaluations,
-            scores={**first.scores, first.policy: answer.objective_s},
-            is_interrupted=first.is_interrupted,
-        )
-
-    def _placements(
-        self, problem: Problem, first: NDArray[np.int32]
-    ) -> Iterator[NDArray[np.int32]]:
-        """Yield the placement that was decided on, and others if they may be tried."""
-        from dplace.policies.streaming import RUNS, dealt_out
-
-        yield first
-        seen = {first.tobytes()}
-        for run in RUNS if self.is_free and problem.num_devices > 1 else ():
-            placement = dealt_out(self.streamable, problem, run)
-            if placement.tobytes() not in seen:
-                seen.add(placement.tobytes())
-                yield placement
-
-    def _fit(
-        self,
-        relaxed: Evaluator,
-        way: _Way,
-        judge: Callable[[Problem, NDArray[np.int32]], Answer | Scheduled],
-    ) -> _Fit:
-        """Return how a way runs, with so few weights kept that all fits, if that can be.
-
-        Raises:
-            MemoryLimitError: There is too little room for what ops read at a time.
-        """
-        import numpy as np
-
-        from dplace.plan.session_memory import peak_with_sessions
-        from dplace.policies.streaming import filled
-
-        problem = self.streamable.problem
-        memory = np.array([device.memory_bytes for device in problem.cluster.devices])
-        _, timeline = relaxed.run(way.placement, relaxed.best_rule(way.placement)[1])
-        free = memory - timeline.peak_bytes
-        is_stream = problem.objective == "throughput"
-        fit: _Fit | None = None
-        for attempt in range(TRIES):
-            choice = filled(
-                self.streamable,
-                way.placement,
-                timeline,
-                free,
-                ahead=way.ahead,
-                largest_first=way.largest_first,
-                keep_none=self.keep_none,
-            )
-            made = self._lifted(choice)
-            free = np.minimum(free, choice.taken_bytes)
-            try:
-                run = judge(made.problem, way.placement)
-            except MemoryLimitError:
-                if attempt == TRIES - 1 and fit is None:
-                    raise
-                free = free - memory // STEP
-                continue
-            peak = peak_with_sessions(made.problem, run.lowered, run.timeline)
-            overflow = np.maximum(peak - memory, 0)
-            seconds = run.timeline.bottleneck_s if is_stream else run.timeline.makespan_s
-            fit = _Fit((int(overflow.sum()), seconds), way, made, run)
-            if not overflow.any():
-                break
-            free = free - overflow
-        assert fit is not None
-        return fit
-
-    def _lifted(self, choice: Choice) -> ModelProblem:
-        """Return the model with the weights of a choice as values."""
-        import numpy as np
-
-        from dplace.graph_io.fed_weights import changes_bits
-        from dplace.graph_io.lift import lift
-
-        placeable = lift(self.made.placeable, np.flatnonzero(choice.streamed).tolist())
-        homes = np.full(placeable.graph.num_values, -1, dtype=np.int32)
-        problem = dataclasses.replace(
-            self.streamable.problem, graph=placeable.graph, buffer_bytes=choice.buffer_bytes
-        )
-        homes[problem.streamed] = self.streamable.home
-        optimised = self.made.optimised
-        is_exact = optimised.exact and not changes_bits(placeable)
-        return dataclasses.replace(
-            self.made,
-            problem=dataclasses.replace(problem, value_home=homes),
-            placeable=placeable,
-            optimised=dataclasses.replace(optimised, exact=is_exact),
-        )
-
-    def _told(self, made: ModelProblem) -> ModelProblem:
-        """Return the model with what the user should know."""
-        if made.optimised.exact or not self.made.optimised.exact:
-            return made
-        return _with_warning(
-            made,
-            "weights are streamed that onnxruntime would have packed: outputs can differ from the "
-            "whole model's in last bits",
-        )
+    if not made.optimised.exact or not changes_bits(made.placeable):
+        return made
+    return _with_warning(
+        dataclasses.replace(made, optimised=dataclasses.replace(made.optimised, exact=False)),
+        "weights are streamed that onnxruntime would have packed: outputs can differ from the "
+        "whole model's in last bits",
+    )

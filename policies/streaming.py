@@ -73,11 +73,15 @@ class Choice(NamedTuple):
     """Shape ``(num_devices,)``: that room, and what stays of the weights that may be streamed."""
 
 
-def relaxed(streamable: Streamable) -> Problem:
+def relaxed(streamable: Streamable, reserve: float = 0.0) -> Problem:
     """Return the problem of placing the ops if weights that may be streamed take time, not memory.
 
     An op takes at least as long as its weights do to its device. What they need for one op at a
     time is taken from the memory of every device but their home, which has to hold them all.
+
+    Args:
+        streamable: The problem.
+        reserve: Share of each device's memory to leave as well, for what is known only afterwards.
 
     Raises:
         MemoryLimitError: Some op's weights fit on no device, or all of them not on their home.
@@ -105,7 +109,8 @@ def relaxed(streamable: Streamable) -> Problem:
     share = np.bincount(ops, weights=shares, minlength=graph.num_ops)
     seconds = np.maximum(problem.seconds, share[:, None] / streamable.bytes_per_s())
     room = np.where(allowed & fits, op_bytes[:, None], 0).max(axis=0, initial=0)
-    left = memory - np.minimum(room, memory * 3 // 4)
+    reserved = (reserve * memory).astype(np.int64)
+    left = np.maximum(memory - np.minimum(room, memory * 3 // 4) - reserved, 1)
     if home != AT_HOST:
         left[home] = memory[home] - int(streamable.sizes.sum())
         if left[home] <= 0:
@@ -231,8 +236,9 @@ def filled(
             name = streamable.problem.cluster.devices[device].name
             raise MemoryLimitError(
                 f"{graph.name}: ops on {name} read {size_in_words(most)} of streamed weights at a "
-                f"time, and it has {size_in_words(max(0, int(free[device])))} left for them; "
-                f"{size_in_words(most - int(free[device]))} missing"
+                f"time, and it has {size_in_words(max(0, int(free[device])))} left for them, "
+                f"{size_in_words(most - int(free[device]))} missing; so much is there while op "
+                f"{graph.op_names[held.fullest(device)]!r} runs"
             )
         # Sums of sizes are multiples of what divides them all: more room would never be filled.
         step = int(np.gcd.reduce(sizes[sent]))
@@ -254,8 +260,10 @@ class _Held:
         self.needed_s: dict[int, float] = {}
         """When each of them is first read, in seconds."""
         count = [0] * streamable.problem.num_devices
+        self._ops: list[list[int]] = [[] for _ in count]
         for op in order.tolist():
             device = int(placement[op])
+            self._ops[device].append(op)
             for weight in graph.weights_of(op).tolist():
                 if sizes[weight]:
                     self.needed_s.setdefault(weight, float(timeline.op_start_s[op]))
@@ -276,6 +284,10 @@ class _Held:
         """Return the most bytes at one time, and those that as many ops more read."""
         most_read = int(self._read[device].max(initial=0))
         return int(self._held[device].max(initial=0)) + ahead * most_read
+
+    def fullest(self, device: int) -> int:
+        """Return the first op at which most is there."""
+        return self._ops[device][int(self._held[device].argmax())]
 
     def is_long(self, weight: int) -> bool:
         """Return whether a weight would be in the buffers most of the time."""
