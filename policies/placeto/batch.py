@@ -17,6 +17,7 @@ from torch import Tensor
 from dplace.graph_io.group_graph import GroupGraph
 from dplace.graph_io.to_dgl import to_dgl
 from dplace.policies.placeto.episode import State
+from dplace.policies.placeto.world import reach
 
 __all__ = ["Batch", "Edges", "Moment", "make_batch", "moment"]
 
@@ -179,27 +180,13 @@ def make_batch(graphs: Sequence[GroupGraph], *, device: torch.device | str = "cp
         devices=devices.to(device),
         present=present.to(device),
         link=link.to(device),
-        reach=tuple(_reach(graph).to(device) for graph in graphs),
+        reach=tuple(torch.from_numpy(reach(graph)).to(device) for graph in graphs),
     )
 
 
 def _shrink(ends: Tensor, num_groups: int) -> Tensor:
     counts = torch.bincount(ends, minlength=num_groups)
     return counts.clamp(min=1).float().rsqrt()[:, None]
-
-
-def _reach(graph: GroupGraph) -> Tensor:
-    """Return which groups come before which, by squaring until nothing changes."""
-    found = torch.zeros(graph.num_groups, graph.num_groups)
-    source, target = torch.from_numpy(np.ascontiguousarray(graph.edges.T))
-    found[source, target] = 1.0
-    while True:
-        more = ((found + found @ found) > 0).float()
-        if torch.equal(more, found):
-            break
-        found = more
-    found.fill_diagonal_(0.0)  # in a circle a group would come before itself
-    return found > 0
 
 
 def moment(batch: Batch, states: Sequence[State]) -> Moment:

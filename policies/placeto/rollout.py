@@ -11,6 +11,7 @@ from dplace.policies.placeto.batch import Batch, moment
 from dplace.policies.placeto.episode import Episode, State
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import TIE
+from dplace.policies.placeto.weights import no_number
 
 __all__ = ["Played", "Seats", "one_thread", "play"]
 
@@ -89,6 +90,9 @@ def play(
         generator: Draws devices by their probabilities; without it the most probable is taken; of
             equals the one where the group is, or else the lowest.
         seats: Where the episodes sit, if other processes play more of them.
+
+    Raises:
+        InputError: The weights are so large that a score is no number.
     """
     states: list[list[State]] = []
     actions: list[Tensor] = []
@@ -99,6 +103,9 @@ def play(
         # Drawn on the CPU, so that equal seeds give equal draws wherever the network is.
         now = moment(batch, states[-1])
         logits = network(batch, now).cpu()  # (B, D)
+        masked = ~batch.allowed[now.current].cpu()
+        if not logits.masked_fill(masked, 0.0).isfinite().all():
+            raise no_number("the network in training")
         if generator is None:
             chosen = _likeliest(logits, now.placement[now.current].cpu())
         else:

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 from dplace.graph_io.group_graph import GROUP_FEATURES, GroupGraph
 from dplace.policies.placeto.episode import State
 from dplace.policies.placeto.shape import AHEAD, NODE_FEATURES, Pool
-from dplace.policies.placeto.weights import Weights
+from dplace.policies.placeto.weights import Weights, no_number
+from dplace.policies.placeto.world import reach
 
 __all__ = ["Scorer"]
 
@@ -27,6 +28,7 @@ class Scorer:
     """Scores devices for the current group of one graph."""
 
     def __init__(self, weights: Weights, graph: GroupGraph) -> None:
+        self.name = weights.name
         self.shape = weights.shape
         self.graph = graph
         # Transposed once, so that rows are multiplied from the left.
@@ -42,7 +44,7 @@ class Scorer:
         source, target = graph.edges.T
         self._down = _neighbours(target, source, num)
         self._up = _neighbours(source, target, num)
-        self._reach = _reach(graph)
+        self._reach = reach(graph)
         # Edges by where they end.
         order = np.argsort(target, kind="stable")
         self._feeders, self._feed_time = source[order], graph.edge_sent[order]
@@ -52,8 +54,19 @@ class Scorer:
         """Return unnormalised log-probabilities of devices, ``-inf`` where masked; ``(D,)``.
 
         Raises:
+            InputError: The weights are so large that a score is no number.
             ValueError: The network looks ahead and the state does not.
         """
+        with np.errstate(over="ignore", invalid="ignore"):  # told below, once
+            logits = self._logits(state)
+        allowed = self.graph.allowed[state.current]
+        if not np.isfinite(logits[allowed]).all():
+            raise no_number(self.name)
+        logits[~allowed] = -np.inf
+        return logits
+
+    def _logits(self, state: State) -> Float:
+        """Return the same, told of every device."""
         shape, graph = self.shape, self.graph
         num, num_devices = graph.num_groups, graph.num_devices
         own = self._two_layers("transform", self._seen(state).reshape(num * num_devices, -1))
@@ -78,7 +91,6 @@ class Scorer:
         logits: Float = (hidden @ arrays["classify.3.weight"])[:, 0] + arrays["classify.3.bias"]
         if shape.is_ahead and state.ahead is not None:
             logits -= state.ahead / np.float32(AHEAD)
-        logits[~graph.allowed[state.current]] = -np.inf
         return logits
 
     def _seen(self, state: State) -> Float:
@@ -167,16 +179,3 @@ def _neighbours(ends: NDArray[np.int64], starts: NDArray[np.int64], num: int) ->
     counts = np.maximum(np.bincount(ends, minlength=num), 1)
     shares = (1.0 / np.sqrt(counts.astype(np.float32)))[ends]
     return csr_array((shares, (ends, starts)), shape=(num, num), dtype=np.float32)
-
-
-def _reach(graph: GroupGraph) -> NDArray[np.bool_]:
-    """Return which groups come before which, by squaring until nothing changes."""
-    found = np.zeros((graph.num_groups, graph.num_groups), dtype=np.float32)
-    found[graph.edges[:, 0], graph.edges[:, 1]] = 1.0
-    while True:
-        more = ((found + found @ found) > 0).astype(np.float32)
-        if np.array_equal(more, found):
-            break
-        found = more
-    np.fill_diagonal(found, 0.0)  # in a circle a group would come before itself
-    return found > 0

@@ -20,7 +20,7 @@ from dplace.errors import InputError, UsageError
 from dplace.graph_io.group_graph import DEVICE_FEATURES
 from dplace.policies.placeto.shape import MOMENT_FEATURES, NODE_FEATURES, Shape, weight_shapes
 
-__all__ = ["ENTRY", "Weights", "digest", "expected_header", "read_weights"]
+__all__ = ["ENTRY", "Weights", "digest", "expected_header", "no_number", "read_weights"]
 
 FORMAT, VERSION = "dplace-placeto", 1
 ENTRY = "dplace"
@@ -34,13 +34,16 @@ class Weights(NamedTuple):
     """By the names of the network's weights."""
     training: dict[str, Any]
     """What the trainer told."""
+    name: str = "the policy"
+    """What messages call it: its file."""
 
 
 def read_weights(path: Path) -> Weights:
     """Read a policy.
 
     Raises:
-        InputError: There is no such file, it is damaged or no policy, or one of another version.
+        InputError: There is no such file, it is damaged or no policy, or one of another version,
+            or its training ended in weights that are no numbers.
     """
     try:
         with safe_open(path, framework="numpy") as file:
@@ -73,8 +76,13 @@ def read_weights(path: Path) -> Weights:
         raise InputError(
             f"{path}: header or weights are not those that were saved; get the file again"
         )
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise InputError(
+                f"{path}: {name}: expected finite numbers, got NaN or infinity; train it again"
+            )
     training = header.get("training")
-    return Weights(shape, arrays, training if isinstance(training, dict) else {})
+    return Weights(shape, arrays, training if isinstance(training, dict) else {}, str(path))
 
 
 def expected_header() -> dict[str, Any]:
@@ -86,6 +94,14 @@ def expected_header() -> dict[str, Any]:
         "device_features": list(DEVICE_FEATURES),
         "moment_features": list(MOMENT_FEATURES),
     }
+
+
+def no_number(name: str) -> InputError:
+    """Return the error of a policy whose scores overflow."""
+    return InputError(
+        f"{name}: expected scores that are finite numbers, got NaN or infinity: its weights are "
+        "too large; train it again"
+    )
 
 
 def _parsed(path: Path, entry: str) -> dict[str, Any]:

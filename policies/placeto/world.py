@@ -19,7 +19,7 @@ from dplace.problem import Problem
 from dplace.rules import Rule
 from dplace.schedule.rank import mean_seconds
 
-__all__ = ["MAX_GROUPS", "Outcome", "World", "topological"]
+__all__ = ["MAX_GROUPS", "Outcome", "World", "reach", "topological"]
 
 Placement = NDArray[np.int32]
 Float = NDArray[np.float32]
@@ -258,3 +258,19 @@ def topological(graph: GroupGraph) -> NDArray[np.int64]:
             if waiting[reader] == 0 and not is_placed[reader]:
                 heappush(ready, reader)
     return np.array(order, dtype=np.int64)
+
+
+def reach(graph: GroupGraph) -> NDArray[np.bool_]:
+    """Return whether the row's group comes before the column's, shape ``(groups, groups)``.
+
+    No group comes before itself, not even in a circle.
+    """
+    found = np.zeros((graph.num_groups, graph.num_groups), dtype=np.float32)
+    found[graph.edges[:, 0], graph.edges[:, 1]] = 1.0
+    while True:  # squared until nothing changes
+        more = ((found + found @ found) > 0).astype(np.float32)
+        if np.array_equal(more, found):
+            break
+        found = more
+    np.fill_diagonal(found, 0.0)
+    return found > 0

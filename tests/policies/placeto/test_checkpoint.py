@@ -96,6 +96,15 @@ def test_weights_of_another_kind_and_headers_without_end_are_refused(saved: Path
         load_policy(saved)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(saved: Path, number: float) -> None:
+    network = load_policy(saved).network
+    torch.nn.init.constant_(network.classify[1].bias, number)
+    save_policy(saved, network, {})
+    with pytest.raises(InputError, match="classify.1.bias: expected finite numbers, got NaN or"):
+        load_policy(saved)
+
+
 def test_a_changed_weight_is_noticed(saved: Path) -> None:
     content = bytearray(saved.read_bytes())
     content[-3] ^= 1

@@ -1,6 +1,7 @@
 """The network knows graphs, not names: what is only numbered otherwise is scored the same."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from dplace.policies.placeto.episode import State
 from dplace.policies.placeto.network import PlacetoNetwork, of_moment
 from dplace.policies.placeto.scorer import Scorer
 from dplace.policies.placeto.shape import Pool, Shape, weight_shapes
-from dplace.policies.placeto.world import World
+from dplace.policies.placeto.world import World, reach
 from dplace.problem import Problem
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
 
@@ -92,6 +93,31 @@ def test_without_torch_the_scores_are_the_same(seed: int) -> None:
                 now = now._replace(ahead=here.ahead(now.placement, now.current))
             np.testing.assert_allclose(
                 scorer.logits(now), logits(net, [here], [now])[0].numpy(), rtol=1e-4, atol=1e-4
+            )
+
+
+def test_without_torch_odd_graphs_are_scored_the_same() -> None:
+    """Circles between groups, one group, groups that nobody feeds, all sets of pools, width 1."""
+    whole, circles = world(3, 3), np.arange(40, dtype=np.int32) % 7
+    odd = [
+        World(whole.evaluator, circles),
+        World(whole.evaluator, np.zeros(40, dtype=np.int32)),
+        World(Evaluator(random_problem(np.random.default_rng(0), 6, 1))),
+        diamond_world(),
+    ]
+    assert (reach(odd[0].graph) & reach(odd[0].graph).T).any()
+    assert not reach(odd[0].graph).diagonal().any()
+    assert odd[1].num_groups == 1
+    sets = (pools for num in range(5) for pools in itertools.combinations(POOLS, num))
+    for seed, pools in enumerate(sets):
+        net = network(Shape(width=1, pools=pools, is_ahead=False), seed)
+        for here in odd:
+            now = state(here, seed)
+            np.testing.assert_allclose(
+                Scorer(weights_of(net), here.graph).logits(now),
+                logits(net, [here], [now])[0].numpy(),
+                rtol=1e-4,
+                atol=1e-4,
             )
 
 

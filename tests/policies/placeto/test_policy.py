@@ -4,14 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.lowering import Evaluator
 from dplace.policies import place
 from dplace.policies.learned import is_policy_path
+from dplace.policies.placeto.batch import make_batch
 from dplace.policies.placeto.checkpoint import Checkpoint, save_policy, weights_of
+from dplace.policies.placeto.episode import Episode
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import EPISODES, fitting, propose, told_kind
+from dplace.policies.placeto.rollout import play
 from dplace.policies.placeto.world import World
 from tests.policies.placeto.test_train import chains, network, random_world
 from tests.policies.worlds import branchy, heavy_chain
@@ -75,6 +79,18 @@ def test_odd_problems_are_placed(saved: Path) -> None:
 def test_what_fits_nowhere_is_told(saved: Path) -> None:
     with pytest.raises(MemoryLimitError):
         place(heavy_chain(6, 250, 2), str(saved))
+
+
+def test_weights_whose_scores_overflow_are_refused(saved: Path) -> None:
+    net, world = network(), random_world(2, 3)
+    for weight in net.parameters():
+        torch.nn.init.constant_(weight, 1e30)
+    save_policy(saved, net, {})
+    with pytest.raises(InputError, match="policy.safetensors: expected scores that are finite"):
+        place(branchy(2), str(saved))
+    episode = Episode(world, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="in training: expected scores that are finite"):
+        play(net, make_batch([world.graph]), [episode], generator=None)
 
 
 def test_a_word_with_a_slash_an_ending_or_a_file_is_a_path(
