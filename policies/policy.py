@@ -114,7 +114,9 @@ class Answer:
     evaluations: int
     """Passes of the simulator that the policy used."""
     scores: dict[str, float]
-    """Makespan in seconds of each policy that was tried; ``inf`` for one that found nothing."""
+    """What the objective makes small, in seconds, of each policy that was tried: in the order of
+    communication that was asked for, or where that was not tried, first come, first served; ``inf``
+    for one that found nothing that fits and runs."""
     comm_order: str = "fifo"
     """The order of communication that was taken."""
     order_scores: dict[str, float] = field(default_factory=dict)
@@ -205,8 +207,9 @@ def _in_order(
 ) -> list[Scheduled | None]:
     """Return the entries of a race with the order of communication, None for what is left out.
 
-    Left out is what does not fit. Of large graphs so is all but the best of each policy, if it is
-    not near the best of all: orders gain some percent at most where policies have been at work.
+    Left out is what does not fit or cannot run. Of large graphs so is all but the best of each
+    policy, and that too if it is not near the best of all: orders gain some percent at most where
+    policies have been at work.
     """
     most = OPS_OF_ENTRIES // max(1, evaluator.problem.num_ops)
     best, scores = found.entries[0][0], found.scores
@@ -217,6 +220,8 @@ def _in_order(
         is_near = score.makespan_s <= best.makespan_s * (1.0 + MOST_GAIN)
         if score.overflow_bytes or not (at < most or (is_near and score == scores[name])):
             continue
+        if at and not math.isfinite(score.makespan_s):
+            continue  # the best of all, which is the first, says why if it cannot run
         key = placement.tobytes()
         try:
             if key not in known:

@@ -14,7 +14,7 @@ from dplace.lowering import Evaluator
 from dplace.placement import allowed_devices, check_placement, movable_units
 from dplace.policies import POLICIES, answer_for, default_evaluations, place
 from dplace.policies.auto import race
-from dplace.problem import Machine
+from dplace.problem import Machine, Objective
 from tests.brute_force import optimum_s
 from tests.policies.worlds import branchy, heavy_chain, two_towers
 from tests.random_problems import make_cluster, make_graph, make_problem, random_problem
@@ -154,7 +154,37 @@ def test_auto_is_never_worse_than_what_it_tries(seed: int) -> None:
     for name in ("single", "heft", "m-etf"):
         other = place(problem, name)
         assert answer.timeline.makespan_s <= other.timeline.makespan_s
+        assert answer.scores[name] <= other.timeline.makespan_s
     assert answer.evaluations <= 300
+
+
+@pytest.mark.parametrize("objective", get_args(Objective))
+@pytest.mark.parametrize("machine", get_args(Machine))
+def test_auto_answers_under_every_machine_and_objective(
+    machine: Machine, objective: Objective
+) -> None:
+    problem = random_problem(np.random.default_rng(3), 30, 3)
+    problem = dataclasses.replace(problem, machine=machine, objective=objective)
+    answer = place(problem, "auto", evaluations=300)
+    assert math.isfinite(answer.objective_s)
+    assert answer.objective_s == answer.scores["auto"] == min(answer.scores.values())
+    assert answer.scores["single"] <= place(problem, "single").objective_s
+    if (machine, objective) == ("dnn-partitioning", "latency"):
+        with pytest.raises(InputError, match="wait for each other in a circle"):
+            place(problem, "heft")
+        assert answer.scores["heft"] == math.inf
+    else:
+        assert answer.scores["heft"] <= place(problem, "heft").objective_s
+
+
+def test_auto_tells_true_scores_of_what_it_has_not_put_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dplace.policies.policy.OPS_OF_ENTRIES", 0)  # as of a large graph
+    for seed, contention in enumerate(get_args(Contention)):
+        problem = random_problem(np.random.default_rng(seed), 50, 3, contention=contention)
+        answer = place(problem, "auto", evaluations=300)
+        assert answer.objective_s == answer.scores["auto"] == min(answer.scores.values())
 
 
 def test_auto_finds_most_optima_of_small_graphs() -> None:
