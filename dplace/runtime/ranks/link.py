@@ -15,6 +15,7 @@ from dplace.runtime.devices import RunDevice
 from dplace.runtime.events import RunEvent
 from dplace.runtime.ranks.message import Buffer, Header, Kind, Message
 from dplace.runtime.ranks.payload import decode, goes_directly, messages_of, order_of
+from dplace.runtime.ranks.weights import begun
 from dplace.runtime.ranks.wire import Wire
 from dplace.runtime.values import Held, to_python
 
@@ -64,6 +65,8 @@ class Sender:
         self._tickets = itertools.count()
         self._heap: list[tuple[int, int, Parcel | Message]] = []
         self._is_sending = False
+        self._ahead: tuple[Parcel, Message] | None = None
+        """What was read already of a weight that is still in the heap."""
         self._changed = threading.Condition()
         self._thread = threading.Thread(
             target=self._live, name=f"dplace to {ends.names[wire.link[1]]}", daemon=True
@@ -120,7 +123,7 @@ class Sender:
         started_s = time.perf_counter()
         messages = self._messages(item)
         for message in messages:
-            self._wire.send(message)
+            self._wire.send(message, self._read_ahead)
         ends.record(
             RunEvent(
                 kind="send",
@@ -135,9 +138,21 @@ class Sender:
         )
         return True
 
+    def _read_ahead(self) -> None:
+        """Read the beginning of what would be sent next, if that comes from a file."""
+        if self._ahead is not None:
+            return
+        with self._changed:
+            item = self._heap[0][2] if self._heap else None
+        if isinstance(item, Parcel) and item.from_file is not None:
+            self._ahead = item, begun(item.from_file())
+
     def _messages(self, item: Parcel) -> list[Message]:
         if item.from_file is not None:
-            return [item.from_file()]
+            if self._ahead is None or self._ahead[0] is not item:
+                return [item.from_file()]
+            (_, message), self._ahead = self._ahead, None
+            return [message]
         ends, held = self._ends, item.held
         if not (ends.device.is_cpu or (self._wire.is_direct and goes_directly(held))):
             held = copy_from(None)(held)

@@ -6,7 +6,7 @@ for the elements of tensors, which go as they lie in memory.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, TypeAlias
@@ -127,6 +127,6 @@ class Message:
     payload: Buffer = field(default_factory=bytearray)
     owner: object = None
     """What keeps the payload's memory alive."""
-    pieces: Callable[[], Iterator[bytearray]] | None = None
-    """Makes the payload while it is sent, in place of ``payload``: pieces of the size that the
+    pieces: Iterator[Buffer] | None = None
+    """Make the payload while it is sent, once, in place of ``payload``: of the size that the
     receiver expects."""

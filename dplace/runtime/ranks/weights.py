@@ -10,12 +10,15 @@ The rank that a weight has its home with keeps it in the device's memory; those 
 from their file when they are sent, piece by piece, by rank 0, which brings its own likewise.
 """
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, count
 from queue import PriorityQueue
 from typing import NamedTuple
+
+import numpy as np
 
 from dplace.plan.records import StreamedWeight
 from dplace.runtime.buffers import Buffers, Piece
@@ -23,7 +26,7 @@ from dplace.runtime.ranks.message import PIECE_BYTES, Header, Kind, Message
 from dplace.runtime.streams import Homes
 from dplace.runtime.values import DTYPES
 
-__all__ = ["Incoming", "LocalWeights", "Stream", "file_message", "fitting"]
+__all__ = ["Incoming", "LocalWeights", "Stream", "begun", "file_message", "fitting"]
 
 
 class Stream(NamedTuple):
@@ -156,7 +159,7 @@ class LocalWeights:
         """
         self._bring = bring
         self._failed = failed
-        self._tickets = itertools.count()
+        self._tickets = count()
         self._queue: PriorityQueue[tuple[float, int, Stream | None, int]] = PriorityQueue()
         self._thread = threading.Thread(target=self._live, name="dplace weights", daemon=True)
         self._thread.start()
@@ -196,14 +199,23 @@ def file_message(weight: StreamedWeight, value: int, request: int, homes: Homes)
         size_bytes=weight.size_bytes,
     )
     if not header.is_inline:
-        return Message(header=header, pieces=lambda: _pieces(weight, homes))
+        return Message(header=header, pieces=_pieces(weight, homes))
     payload = bytearray(weight.size_bytes)
     homes.read(weight, memoryview(payload))
     return Message(header=header, payload=payload)
 
 
-def _pieces(weight: StreamedWeight, homes: Homes) -> Iterator[bytearray]:
+def begun(message: Message) -> Message:
+    """Return a message whose first piece, if it comes in pieces, has been read."""
+    if message.pieces is None:
+        return message
+    return replace(message, pieces=chain([next(message.pieces)], message.pieces))
+
+
+def _pieces(weight: StreamedWeight, homes: Homes) -> Iterator[memoryview]:
     for first in range(0, weight.size_bytes, PIECE_BYTES):
-        piece = bytearray(min(PIECE_BYTES, weight.size_bytes - first))
-        homes.read(weight, memoryview(piece), first)
+        # Not a bytearray, which would be filled with zeros before it is read into.
+        piece = memoryview(np.empty(min(PIECE_BYTES, weight.size_bytes - first), dtype=np.uint8))
+        homes.read(weight, piece, first)
         yield piece
+        del piece  # its memory is that of the piece after the next

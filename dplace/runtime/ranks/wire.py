@@ -27,6 +27,7 @@ from dplace.runtime.ranks.message import (
     PIECE_BYTES,
     Buffer,
     Header,
+    Kind,
     Message,
 )
 from dplace.runtime.ranks.watch import Link
@@ -64,9 +65,15 @@ class Wire:
         self._pieces = pieces
         self._pieces[link] = 0
         self._header = bytearray(HEADER_BYTES)
+        self._coming: list[dist.Work] = []
+        """The receive of the next header, where it has been posted already."""
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Send a message; return when its memory may be written to again.
+
+        Args:
+            message: What to send.
+            meanwhile: Done while the last of a message that is made in pieces is on its way.
 
         Raises:
             RuntimeError: The connection broke.
@@ -78,7 +85,7 @@ class Wire:
             tensors.append(_tensor(header.pack_shape()))
         if message.pieces is not None:
             self._give(tensors)
-            self._send_pieces(message.pieces())
+            self._send_pieces(message.pieces, meanwhile)
             return
         if header.is_inline:
             self._header[INLINE.start : INLINE.start + header.size_bytes] = message.payload
@@ -87,7 +94,7 @@ class Wire:
         self._give(tensors)
         _settle(message.payload)
 
-    def _send_pieces(self, pieces: Iterator[bytearray]) -> None:
+    def _send_pieces(self, pieces: Iterator[Buffer], meanwhile: Callable[[], None]) -> None:
         """Send pieces while the next one is made; no more than two are in memory."""
         before: dist.Work | None = None
         for piece in pieces:
@@ -96,6 +103,8 @@ class Wire:
             if before is not None:
                 _wait(before)
             before = work
+            del piece  # its memory serves the one after the next
+        meanwhile()
         if before is not None:
             _wait(before)
 
@@ -116,26 +125,35 @@ class Wire:
         Raises:
             RuntimeError: The connection broke.
         """
-        self._take([_tensor(self._header)])
+        self._take(self._coming or self._post([_tensor(self._header)]))
         header = Header.unpack(self._header)
         if header.shape_bytes:
             shape = bytearray(header.shape_bytes)
-            self._take([_tensor(shape)])
+            self._take(self._post([_tensor(shape)]))
             header = header.with_shape(shape)
         value, payload = room_for(header)
-        if header.is_inline:
-            if header.size_bytes:
-                first = INLINE.start
-                memoryview(payload).cast("B")[:] = self._header[first : first + header.size_bytes]
-        else:
-            self._take(torch.split(_tensor(payload), PIECE_BYTES))
+        works: list[dist.Work] = []
+        if not header.is_inline:
+            works = self._post(torch.split(_tensor(payload), PIECE_BYTES))
+        elif header.size_bytes:
+            first = INLINE.start
+            memoryview(payload).cast("B")[:] = self._header[first : first + header.size_bytes]
+        # gloo sends nothing before it knows that it is waited for: the next header need not ask.
+        is_last = header.kind is Kind.BYE
+        self._coming = [] if is_last else self._post([_tensor(self._header)])
+        self._take(works)
         _settle(payload)
         return Message(header=header, payload=payload), value
 
-    def _take(self, tensors: Sequence[Tensor]) -> None:
+    def _post(self, tensors: Sequence[Tensor]) -> list[dist.Work]:
+        """Ask for what comes next."""
         works = [dist.irecv(tensor, self.link[0], group=self._group) for tensor in tensors]
+        return [work for work in works if work is not None]  # None only outside of the group
+
+    def _take(self, works: Sequence[dist.Work]) -> None:
+        """Wait for what was asked for."""
         for work in works:
-            _wait(work)
+            work.wait(FOREVER)
             self._pieces[self.link] += 1
 
 

@@ -14,7 +14,8 @@ from dplace.plan.records import Plan, StreamedWeight
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.ranks.route import Values, plan_links, rank_routes
 from dplace.runtime.ranks.session import RankSession
-from dplace.runtime.ranks.weights import Incoming, Stream
+from dplace.runtime.ranks.weights import Incoming, Stream, begun, file_message
+from dplace.runtime.streams import Homes
 from tests.runtime.plans import given, graph, make_plan, node
 from tests.runtime.ranks.processes import ended, errors, launches, on_rank_0, ranks, written
 
@@ -186,6 +187,18 @@ def test_each_rank_knows_what_comes_to_all(plan: Plan) -> None:
     first, second = rank_routes(plan, ["b"])  # what no part that runs reads does not come
     assert [names[one.value] for one in first.streams] == ["host_a", "at_one"]
     assert (second.streams, second.turns) == ((), ())
+
+
+def test_a_weight_that_is_read_ahead_of_its_turn_is_sent_whole(plan: Plan, tmp_path: Path) -> None:
+    homes = Homes(plan, tmp_path)
+    contents = {"host_a": LARGE.tobytes(), "small": np.float32(2.0).tobytes()}
+    for weight in plan.streamed:
+        if weight.name in contents:
+            message = begun(file_message(weight, 7, 1, homes))
+            pieces = message.pieces or iter([message.payload])
+            assert b"".join(pieces) == contents[weight.name]
+            assert (message.header.value, message.header.size_bytes) == (7, weight.size_bytes)
+    homes.close()
 
 
 def test_files_of_weights_have_to_be_where_their_home_is(plan: Plan, tmp_path: Path) -> None:
