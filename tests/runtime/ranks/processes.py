@@ -4,9 +4,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ __all__ = [
     "launches",
     "on_rank_0",
     "ranks",
+    "wait_for_store",
     "written",
 ]
 
@@ -52,17 +55,37 @@ def launches(size: int) -> list[Launch]:
 def in_threads(
     work: Callable[[Gathering], Answer], size: int, *, timeout_s: float = 20.0
 ) -> list[Answer | BaseException]:
-    """Return what ``work`` returns or raises on each rank, all of them threads of this process."""
+    """Return what ``work`` returns or raises on each rank, all of them threads of this process.
+
+    As in a run, none that has done its work leaves before all have, unless one fails: the store
+    goes with rank 0.
+    """
+    all_are_done = threading.Barrier(size)
 
     def run(launch: Launch) -> Answer | BaseException:
         try:
             with Gathering(launch, timeout_s=timeout_s) as gathering:
-                return work(gathering)
+                answer = work(gathering)
+                with suppress(threading.BrokenBarrierError):
+                    all_are_done.wait(PATIENCE_S)
+                return answer
         except BaseException as error:
+            all_are_done.abort()
             return error
 
     with ThreadPoolExecutor(size) as threads:
         return list(threads.map(run, launches(size)))
+
+
+def wait_for_store(launch: Launch) -> None:
+    """Return when rank 0 has come as far as to listen."""
+    until_s = time.perf_counter() + PATIENCE_S
+    while True:
+        with socket.socket() as probe:
+            if not probe.connect_ex((launch.address, launch.port)):
+                return
+        assert time.perf_counter() < until_s, "rank 0 does not listen"
+        time.sleep(0.02)
 
 
 @contextmanager

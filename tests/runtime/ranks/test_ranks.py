@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.runtime.ranks.processes import (
     launches,
     on_rank_0,
     ranks,
+    wait_for_store,
     written,
 )
 
@@ -252,7 +254,11 @@ def test_a_stopped_rank_0_ends_the_others_within_the_timeout(
     there_and_back: Plan, tmp_path: Path
 ) -> None:
     folder, launched = written(there_and_back, tmp_path), launches(2)
-    with ranks([folder] * 2, launched, "--timeout", "4", "--repeat", "1000000") as (first, other):
+    with ExitStack() as stack:
+        # One after the other: on a busy machine a start may take longer than the others wait.
+        (first,) = stack.enter_context(ranks([folder], launched[:1], "--repeat", "1000000"))
+        wait_for_store(launched[0])
+        (other,) = stack.enter_context(ranks([folder], launched[1:], "--timeout", "4"))
         assert other.stderr is not None
         assert other.stderr.readline() == "dplace: info: rank 1 (cpu:1) is ready\n"
         first.send_signal(signal.SIGSTOP)
