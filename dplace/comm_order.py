@@ -2,11 +2,13 @@
 
 Every order of ``dplace/schedule`` gives transfers priorities. Ops follow what arrives first, or go
 by their rank among what has arrived; both are run, under several rules of forming parts, and the
-best is kept. What policies had judged is among them: there transfers go first come, first served.
+best is kept. What policies had judged is among them where it is what will run; there transfers go
+first come, first served.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from dplace.errors import UsageError
 from dplace.problem import Problem
 from dplace.rules import Rule, Score
 from dplace.schedule.orders import ORDERS, op_order, transfer_priorities
+from dplace.schedule.transfers import Waits, waits_of
 from dplace.simulator.timeline import Lowered, Timeline
 
 if TYPE_CHECKING:
@@ -129,6 +132,21 @@ def schedule(
     return Scheduled(lowered=lowered, timeline=timeline, comm_order=best.name, scores=scores)
 
 
+class _Judged(NamedTuple):
+    """The best of what policies have judged: first come, first served."""
+
+    score: Score
+    rule: Rule
+    lowered: Lowered
+    timeline: Timeline
+
+    def waits(self, problem: Problem) -> bool:
+        """Return whether some transfer waits for a link."""
+        makers = problem.graph.value_producer[self.lowered.transfer_value]
+        ready_s = self.timeline.part_end_s[self.lowered.part_of_op[makers]]
+        return bool(np.any(self.timeline.transfer_start_s > ready_s))
+
+
 class _Choice:
     """The ways to run one placement."""
 
@@ -137,9 +155,6 @@ class _Choice:
         self._evaluator, self._problem, self._placement = evaluator, problem, placement
         self._rng = np.random.default_rng(seed)
         self._is_native = problem.machine == "native"
-        # Where nothing overtakes, what policies had judged is first come, first served.
-        overtakes = problem.cluster.contention in ("egress-ingress", "port")
-        self._is_judged = not self._is_native or not (len(problem.streamed) or overtakes)
         if self._is_native:
             self._engine = evaluator.ordered
             self._transfers, self._moves = self._engine.prepare(placement)
@@ -153,27 +168,40 @@ class _Choice:
         if self._is_idle or self._problem.objective == "throughput":
             return ("fifo",)
         # Where nothing has to wait for its link, there is nothing to be put before another.
-        if self._is_judged and not self._waits():
+        if self._judged is not None and not self._judged.waits(self._problem):
             return ("fifo",)
         if self._transfers.num_transfers > MOST_TRANSFERS:
             return tuple(name for name in ORDERS if name != "tac")
         return ORDERS
 
-    def _waits(self) -> bool:
-        """Return whether some transfer waits for a link, first come, first served."""
-        evaluator = self._evaluator
-        _, rule = evaluator.best_rule(self._placement)
-        lowered, timeline = evaluator.run(self._placement, rule)
-        makers = self._problem.graph.value_producer[lowered.transfer_value]
-        ready_s = timeline.part_end_s[lowered.part_of_op[makers]]
-        return bool(np.any(timeline.transfer_start_s > ready_s))
+    @cached_property
+    def _judged(self) -> "_Judged | None":
+        """Return what policies have judged where that is what first come, first served comes to.
+
+        It is not where transfers overtake each other, where weights are streamed, and where a part
+        starts late.
+        """
+        from dplace.simulator.part_graph import starts_late
+
+        evaluator, problem, placement = self._evaluator, self._problem, self._placement
+        overtakes = problem.cluster.contention in ("egress-ingress", "port")
+        if self._is_native and (len(problem.streamed) or overtakes):
+            return None
+        score, rule = evaluator.best_rule(placement)
+        judged = _Judged(score, rule, *evaluator.run(placement, rule))
+        if self._is_native and starts_late(problem, judged.lowered, judged.timeline):
+            return None
+        return judged
+
+    @cached_property
+    def _waits(self) -> Waits:
+        return waits_of(self._problem, self._placement, self._transfers)
 
     def candidates(self, name: str, num_orders: int) -> Iterator[_Candidate]:
         """Yield the ways to run under one of so many orders; none if weights find no room."""
         evaluator = self._evaluator
-        if self._is_judged and (name == "fifo" or self._is_idle):
-            score, rule = evaluator.best_rule(self._placement)
-            yield _Candidate(score, name, rule, None)
+        if (name == "fifo" or self._is_idle) and self._judged is not None:
+            yield _Candidate(self._judged.score, name, self._judged.rule, None)
             return
         given = transfer_priorities(
             name,
@@ -182,6 +210,7 @@ class _Choice:
             self._placement,
             self._transfers,
             rng=self._rng,
+            waits=self._waits,
         )
         passes = OPS_OF_ORDERS // max(1, 2 * self._problem.num_ops * num_orders)
         rules = [rule for rule in evaluator.rules if rule.priority != "ready"]
@@ -254,7 +283,7 @@ class _Choice:
         given = np.where(moves.is_input, priorities.min(initial=0), priorities)
         order = self._base(rule)
         if follows:
-            order = op_order(problem, placement, self._transfers, given, order)
+            order = op_order(problem, placement, self._transfers, given, order, waits=self._waits)
         if not has_room(problem, placement, order, moves):
             return None
         return Way(rule, order, in_order_of_use(problem, placement, order, moves, given))
@@ -268,5 +297,6 @@ class _Choice:
     def records(self, best: _Candidate) -> tuple[Lowered, Timeline]:
         """Return what a placement runs as in one way, and its timeline."""
         if best.way is None:
-            return self._evaluator.run(self._placement, best.rule)
+            assert self._judged is not None
+            return self._judged.lowered, self._judged.timeline
         return self._engine.records(self._moves, best.way)

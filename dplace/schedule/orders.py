@@ -36,6 +36,7 @@ def transfer_priorities(
     transfers: Transfers,
     *,
     rng: np.random.Generator,
+    waits: Waits | None = None,
 ) -> Int:
     """Return the priority of each transfer, smaller first, shape ``(num_transfers,)``.
 
@@ -49,6 +50,7 @@ def transfer_priorities(
         placement: Shape ``(num_ops,)``: the device of each op.
         transfers: What crosses under it.
         rng: Draws the permutation of ``random``; the others draw nothing.
+        waits: What ``waits_of`` returns, where that is known already.
 
     Raises:
         UsageError: There is no order of this name.
@@ -60,7 +62,7 @@ def transfer_priorities(
         return rng.permutation(num).astype(np.int32)
     if name not in ORDERS:
         raise UsageError(f"no order of transfers {name!r}; it must be one of {', '.join(ORDERS)}")
-    waits = waits_of(problem, placement, transfers)
+    waits = waits or waits_of(problem, placement, transfers)
     op_s = problem.seconds[np.arange(problem.num_ops), placement]
     if name == "critical-path":
         return _places(
@@ -79,7 +81,13 @@ def transfer_priorities(
 
 
 def op_order(
-    problem: Problem, placement: Int, transfers: Transfers, priorities: Int, base_order: Int
+    problem: Problem,
+    placement: Int,
+    transfers: Transfers,
+    priorities: Int,
+    base_order: Int,
+    *,
+    waits: Waits | None = None,
 ) -> Int:
     """Return the ops by the latest transfer that they wait for, shape ``(num_ops,)``.
 
@@ -93,12 +101,13 @@ def op_order(
         transfers: What crosses.
         priorities: Of the transfers, smaller first.
         base_order: Ops by another priority, in a topological order; so is the result.
+        waits: What ``waits_of`` returns, where that is known already.
     """
     from dplace.simulator.outstanding import take_latest
 
     if transfers.num_transfers == 0:
         return base_order.copy()
-    waits = waits_of(problem, placement, transfers)
+    waits = waits or waits_of(problem, placement, transfers)
     latest = _latest_read(waits, priorities, int(priorities.min()))
     take_latest(_writers(waits), waits.next_ops, latest)
     position = np.argsort(base_order)

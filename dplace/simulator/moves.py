@@ -87,6 +87,8 @@ def set_priorities(moves: Moves, priorities: Int) -> None:
     """Put moves in an order, shape ``(num_moves,)``: smaller goes first, then the lower id."""
     queues = moves.queues
     queues.moves["priority"] = priorities
+    if len(queues.weights) == 0:
+        return
     weights = np.sort(queues.weights)
     by_place = np.lexsort((priorities[weights], queues.moves["target"][weights]))
     queues.weights[:] = weights[by_place]

@@ -75,7 +75,7 @@ class OrderedEngine:
         if not np.isfinite(makespan_s):
             return Score(0, makespan_s, int(run.totals[0]))
         if self.is_memory_tight and (self._memory.bound(placement) > self.capacity).any():
-            peaks = self._memory.peaks(placement, run)
+            peaks = self._peaks(moves)
             overflow = int(np.maximum(peaks - self.capacity, 0).sum())
         time_s = makespan_s
         if self._problem.objective == "throughput":
@@ -101,7 +101,7 @@ class OrderedEngine:
             copy_priority=np.where(moves.is_input[copied], 0, records["priority"][copied]),
             bottleneck_s=self._bottleneck_s(transfers),
             weight_bytes=self._memory.weights(placement),
-            peak_bytes=self._memory.peaks(placement, run),
+            peak_bytes=self._peaks(moves),
         )
 
     def _simulate(self, moves: Moves, way: Way) -> None:
@@ -116,11 +116,15 @@ class OrderedEngine:
             moves.queues,
             moves.streams,
         )
-        # What ops have made, for the memory: weights are counted by the room for them.
+
+    def _peaks(self, moves: Moves) -> NDArray[np.int64]:
+        """Return the bytes at the worst moment of the last pass on each device."""
+        # Of what is sent all that ops have made: weights are counted by the room for them.
         run, sent = self.run, self._sent(moves)
         made = sent[~moves.is_weight[sent]]
         run.totals[1] = len(made)
         run.transfers[: len(made)] = _as_transfers(moves.queues.moves[made])
+        return self._memory.peaks(moves.placement, run)
 
     def _sent(self, moves: Moves) -> Int:
         """Return the moves of the last pass in the order in which they started."""

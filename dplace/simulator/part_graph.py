@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from dplace.problem import Problem
 from dplace.simulator.streamed import homes_of, room_bytes
-from dplace.simulator.timeline import Lowered
+from dplace.simulator.timeline import Lowered, Timeline
 
-__all__ = ["PartGraph", "part_graph"]
+__all__ = ["PartGraph", "part_graph", "starts_late"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -96,3 +96,28 @@ def part_graph(problem: Problem, lowered: Lowered) -> PartGraph:
         copy_priority=lowered.copy_priority[is_weight],
         buffer_bytes=room_bytes(problem, lowered.placement),
     )
+
+
+def starts_late(problem: Problem, lowered: Lowered, timeline: Timeline) -> bool:
+    """Return whether a part starts later than its device is free and all that it reads is there.
+
+    The runtime and ``replay.py`` do not wait then, so the times of the run are not those of its
+    parts. ``online.py`` lets a device wait for a value that would unlock an op; if another value
+    comes under way before that and unlocks nothing, the device gives up waiting at that moment.
+    """
+    graph, num_devices = problem.graph, problem.num_devices
+    ready_s = np.zeros(lowered.num_parts)
+    for device in range(num_devices):
+        mine = np.flatnonzero(lowered.part_device == device)
+        ready_s[mine[1:]] = timeline.part_end_s[mine[:-1]]
+    moved = np.concatenate([lowered.transfer_value, lowered.copy_value]).astype(np.int64)
+    moved = moved * num_devices + np.concatenate([lowered.transfer_target, lowered.copy_target])
+    come_s = np.concatenate([timeline.transfer_end_s, timeline.copy_end_s])
+    order = np.argsort(moved)
+    values = np.repeat(np.arange(graph.num_values), np.diff(graph.consumer_offsets))
+    reads = values * num_devices + lowered.placement[graph.consumer_ops]
+    first, last = (np.searchsorted(moved[order], reads, side=side) for side in ("left", "right"))
+    is_moved = first < last
+    parts = lowered.part_of_op[graph.consumer_ops[is_moved]]
+    np.maximum.at(ready_s, parts, come_s[order[first[is_moved]]])
+    return bool((timeline.part_start_s > ready_s).any())

@@ -38,7 +38,7 @@ def least_room_bytes(problem: Problem, placement: Int, order: Int) -> Bytes:
 
 def has_room(problem: Problem, placement: Int, order: Int, moves: Moves) -> bool:
     """Return whether streamed weights find room, sent as ``order`` needs them."""
-    room = room_bytes(problem, placement)
+    room = moves.queues.buffers["bytes"]
     records = moves.queues.moves[moves.is_weight]
     sent = np.bincount(records["target"], weights=records["bytes"], minlength=len(room))
     if (sent <= room).all():
@@ -83,7 +83,7 @@ def in_order_of_use(
         moves: Of this placement.
         priorities: Shape ``(num_moves,)``: smaller goes first.
     """
-    room = room_bytes(problem, placement)
+    room = moves.queues.buffers["bytes"]
     records = moves.queues.moves
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
