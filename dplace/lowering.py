@@ -1,9 +1,9 @@
 """From a placement to what will really run: parts, transfers, and their times.
 
-Every evaluation lowers and simulates in one pass, so what is predicted is what runs. Who does it
+Every evaluation lowers and simulates in one pass, transfers first come, first served. Who does it
 depends on the machine model (``dplace/simulator/engine.py``). Which order of ops and which way of
 cutting is best depends on the placement; ``lower`` tries a few rules and keeps the best, and so it
-does with orders of transfers (``dplace/comm_order.py``).
+does with orders of transfers (``dplace/comm_order.py``). What it returns is what runs.
 """
 
 import logging

@@ -11,7 +11,7 @@ from dplace.lowering import Evaluator, Rule
 from dplace.problem import Problem
 from dplace.rules import PART_RULES
 from dplace.simulator.part_engine import PartEngine
-from dplace.simulator.part_graph import part_graph
+from dplace.simulator.part_graph import part_graph, starts_late
 from dplace.simulator.replay import simulate_parts
 from tests.random_problems import random_problem
 from tests.simulator.reference import Reference, reference_peaks
@@ -116,6 +116,10 @@ def test_the_parts_alone_take_the_same_time(world: tuple[Problem, np.ndarray], r
         return  # there a transfer may overtake another: test_ordered.py
     lowered, timeline = parts_of(problem).run(placement, rule)
     times = simulate_parts(part_graph(problem, lowered), problem.cluster)
+    if starts_late(problem, lowered, timeline):
+        # One in some ten thousand, which is not taken for a plan: tests/test_comm_order.py.
+        assert times.part_start_s.tolist() != timeline.part_start_s.tolist()
+        return
     assert times.makespan_s == timeline.makespan_s
     assert times.bottleneck_s == timeline.bottleneck_s
     for name in ("part_start_s", "part_end_s", "transfer_start_s", "transfer_end_s", "busy_s"):
