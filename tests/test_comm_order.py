@@ -24,7 +24,7 @@ from tests.random_problems import make_cluster, make_graph, make_problem, random
 from tests.simulator.test_online import draw_world
 from tests.simulator.test_ordered import WORLDS, World
 
-OVERTAKING = ("egress-ingress", "port")
+OVERTAKING: tuple[Contention, ...] = ("egress-ingress", "port")
 
 
 def assert_equal(found: Any, expected: Any) -> None:

@@ -215,7 +215,7 @@ def begun(message: Message) -> Message:
 def _pieces(weight: StreamedWeight, homes: Homes) -> Iterator[memoryview]:
     for first in range(0, weight.size_bytes, PIECE_BYTES):
         # Not a bytearray, which would be filled with zeros before it is read into.
-        piece = memoryview(np.empty(min(PIECE_BYTES, weight.size_bytes - first), dtype=np.uint8))
+        piece = np.empty(min(PIECE_BYTES, weight.size_bytes - first), dtype=np.uint8).data
         homes.read(weight, piece, first)
         yield piece
         del piece  # its memory is that of the piece after the next

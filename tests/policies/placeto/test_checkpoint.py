@@ -99,7 +99,7 @@ def test_weights_of_another_kind_and_headers_without_end_are_refused(saved: Path
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(saved: Path, number: float) -> None:
     network = load_policy(saved).network
-    torch.nn.init.constant_(network.classify[1].bias, number)
+    torch.nn.init.constant_(network.get_parameter("classify.1.bias"), number)
     save_policy(saved, network, {})
     with pytest.raises(InputError, match="classify.1.bias: expected finite numbers, got NaN or"):
         load_policy(saved)
