@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+MAX_TIMEOUT_S = 1e6
+"""Eleven days; torch counts milliseconds in 32 bits."""
+
 Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs that are timed.")]
 Warmup = Annotated[
     int, typer.Option("--warmup", metavar="N", min=0, help="Runs before that are not timed.")
@@ -79,6 +82,7 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         min=1.0,
+        max=MAX_TIMEOUT_S,
         help="With one process a device: how long a rank may be silent, or a link carry nothing, "
         "before it counts as lost.",
     ),
@@ -118,7 +122,7 @@ def run(
     """
     dims = parse_dims(dim)
     import dplace.api
-    from dplace.runtime.ranks.launch import launch_of
+    from dplace.runtime.ranks.launch import half_launched, launch_of
 
     if hosts:
         _print_launch_lines(plan)
@@ -141,6 +145,7 @@ def run(
         "allow_cpu": allow_cpu,
     }
     if launch is None:
+        warn([line] if (line := half_launched(os.environ)) else [])
         _show(dplace.api.run(plan, **options), json=json)
         return
     with ends_at_once():

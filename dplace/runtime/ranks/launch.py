@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from dplace.errors import UsageError
 
-__all__ = ["Launch", "launch_of"]
+__all__ = ["Launch", "half_launched", "launch_of"]
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MAX_PORT = 65535
+MAX_RANKS = 2**16
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +44,35 @@ def launch_of(environment: Mapping[str, str]) -> Launch | None:
     """
     if not all(environment.get(name) for name in VARIABLES):
         return None
-    size = _number(environment, "WORLD_SIZE", 1, None)
+    size = _number(environment, "WORLD_SIZE", 1, MAX_RANKS)
     return Launch(
         rank=_number(environment, "RANK", 0, size - 1),
         size=size,
         address=environment["MASTER_ADDR"],
         port=_number(environment, "MASTER_PORT", 1, MAX_PORT),
         agent_has_store=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-        attempt=int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        attempt=_number(environment, RESTARTS, 0, None) if environment.get(RESTARTS) else 0,
     )
+
+
+def half_launched(environment: Mapping[str, str]) -> str | None:
+    """Return a warning where a launcher may be meant and is not: some of what it sets is missing.
+
+    >>> half_launched({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1"})
+    'RANK, WORLD_SIZE, MASTER_ADDR are set and MASTER_PORT is not: run as one process'
+    """
+    there = [name for name in VARIABLES if environment.get(name)]
+    missing = [name for name in VARIABLES if name not in there]
+    if not there or not missing:
+        return None
+    are, is_not = ("are" if len(names) > 1 else "is" for names in (there, missing))
+    return f"{', '.join(there)} {are} set and {', '.join(missing)} {is_not} not: run as one process"
 
 
 def _number(environment: Mapping[str, str], name: str, least: int, most: int | None) -> int:
     text = environment[name]
     wanted = f"from {least} to {most}" if most is not None else f"of at least {least}"
-    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+    is_number = text.isascii() and text.isdecimal()
+    if not is_number or int(text) < least or (most is not None and int(text) > most):
         raise UsageError(f"{name}={text} in the environment: expected a number {wanted}")
     return int(text)

@@ -8,7 +8,7 @@ import pytest
 from dplace.errors import UsageError
 from dplace.plan.records import Plan
 from dplace.runtime.ranks.hosts import launch_lines
-from dplace.runtime.ranks.launch import Launch, launch_of
+from dplace.runtime.ranks.launch import Launch, half_launched, launch_of
 
 FULL = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
@@ -33,7 +33,12 @@ def test_a_launcher_says_who_this_is() -> None:
 @pytest.mark.parametrize("name", FULL)
 def test_without_one_of_the_four_variables_there_is_no_launcher(name: str) -> None:
     assert launch_of({**FULL, name: ""}) is None
-    assert launch_of({key: text for key, text in FULL.items() if key != name}) is None
+    rest = {key: text for key, text in FULL.items() if key != name}
+    assert launch_of(rest) is None
+    assert half_launched(rest) == f"{', '.join(rest)} are set and {name} is not: run as one process"
+    assert half_launched({name: "1"}) is not None
+    assert half_launched(FULL) is None
+    assert half_launched({}) is None
 
 
 @pytest.mark.parametrize(
@@ -41,8 +46,11 @@ def test_without_one_of_the_four_variables_there_is_no_launcher(name: str) -> No
     [
         ("RANK", "3", "from 0 to 2"),
         ("RANK", "-1", "from 0 to 2"),
-        ("WORLD_SIZE", "two", "of at least 1"),
-        ("WORLD_SIZE", "0", "of at least 1"),
+        ("RANK", "\N{ARABIC-INDIC DIGIT ONE}", "from 0 to 2"),
+        ("WORLD_SIZE", "two", "from 1 to 65536"),
+        ("WORLD_SIZE", "0", "from 1 to 65536"),
+        ("WORLD_SIZE", "99999999", "from 1 to 65536"),
+        ("TORCHELASTIC_RESTART_COUNT", "again", "of at least 0"),
         ("MASTER_PORT", "70000", "from 1 to 65535"),
     ],
 )
