@@ -155,8 +155,12 @@ def compare(
 
 def compare_one(task: Task, step: Step) -> ComparedModel:
     """Return what each policy comes to on one model; what is wrong with it is in the answer."""
+    from dplace.comm_order import BEST, check_can_order
+
     try:
         with _problem(task) as (problem, source, warnings):
+            if task.comm_order != BEST:
+                check_can_order(problem, task.comm_order)
             answers: list[Answer] = []
             rows = tuple(
                 row

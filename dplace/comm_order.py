@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from dplace.lowering import Evaluator
     from dplace.simulator.ordered_engine import Way
 
-__all__ = ["BEST", "COMM_ORDERS", "SEARCHED", "Scheduled", "check_comm_order", "schedule"]
+__all__ = [
+    "BEST",
+    "COMM_ORDERS",
+    "SEARCHED",
+    "Scheduled",
+    "check_can_order",
+    "check_comm_order",
+    "schedule",
+]
 
 Int = NDArray[np.int32]
 
@@ -78,16 +86,24 @@ def check_comm_order(problem: Problem, comm_order: str) -> None:
         raise UsageError(
             f"no order of transfers {comm_order!r}; there are {', '.join(COMM_ORDERS)}"
         )
-    if problem.machine == "native":
-        return
     if comm_order != BEST:
-        raise UsageError(
-            f"--comm-order {comm_order}: the machine {problem.machine} has an order of its own; "
-            "leave the option out, or take --machine native"
-        )
-    if len(problem.streamed):
+        check_can_order(problem, comm_order)
+    if problem.machine != "native" and len(problem.streamed):
         raise UsageError(
             f"the machine {problem.machine} knows no streamed weights; take --machine native"
+        )
+
+
+def check_can_order(problem: Problem, asked: str) -> None:
+    """Make sure that there is an order to be chosen, as ``--comm-order`` with ``asked`` wants it.
+
+    Raises:
+        UsageError: The machine has rules of its own.
+    """
+    if problem.machine != "native":
+        raise UsageError(
+            f"--comm-order {asked}: the machine {problem.machine} has an order of its own; "
+            "leave the option out, or take --machine native"
         )
 
 

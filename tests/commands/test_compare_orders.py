@@ -53,9 +53,14 @@ def test_a_row_for_each_order_of_communication(graph: Path, dplace: Dplace) -> N
 
 
 def test_machines_of_others_and_unknown_orders_are_refused(graph: Path) -> None:
-    (compared,) = api.compare(
-        [graph], cluster="2xV100", machine="baechi", policies=["heft"], comm_order="tac"
-    ).models
-    assert "the machine baechi has an order of its own" in str(compared.rows[0].error)
+    for order in ("tac", "all"):
+        (compared,) = api.compare(
+            [graph], cluster="2xV100", machine="baechi", policies=["all"], comm_order=order
+        ).models
+        assert compared.error == (
+            f"--comm-order {order}: the machine baechi has an order of its own; leave the option "
+            "out, or take --machine native"
+        )
+        assert (compared.exit_code, compared.rows) == (2, ())
     with pytest.raises(UsageError, match="--comm-order quick: expected one of best, fifo"):
         api.compare([graph], cluster="2xV100", comm_order="quick")
