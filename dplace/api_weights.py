@@ -6,9 +6,11 @@ Part of the roof; the search is in ``policies/stream_search.py``.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from dplace.api_model import CPU
 from dplace.errors import InputError, MemoryLimitError, UsageError
 from dplace.plan.records import HOST
 
@@ -81,7 +83,7 @@ def place_with_weights(
         ).best()
     except MemoryLimitError as error:
         raise MemoryLimitError(f"{error} (with weights streamed)") from too_little
-    return _told(_lifted(made, streamable, choice)), answer
+    return _told(_lifted(made, streamable, choice), answer), answer
 
 
 def _check(problem: Problem, weights: str, home: str) -> None:
@@ -141,14 +143,43 @@ def _lifted(made: ModelProblem, streamable: Streamable, choice: Choice) -> Model
     )
 
 
-def _told(made: ModelProblem) -> ModelProblem:
+def _told(made: ModelProblem, answer: Answer) -> ModelProblem:
     """Return the model with what the user should know of its streamed weights."""
     from dplace.graph_io.fed_weights import changes_bits
+    from dplace.simulator.streamed import homes_of
 
-    if not made.optimised.exact or not changes_bits(made.placeable):
+    problem = made.problem
+    if not len(problem.streamed):
         return made
-    return _with_warning(
-        dataclasses.replace(made, optimised=dataclasses.replace(made.optimised, exact=False)),
-        "weights are streamed that onnxruntime would have packed: outputs can differ from the "
-        "whole model's in last bits",
+    if made.optimised.exact and changes_bits(made.placeable):
+        made = _with_warning(
+            dataclasses.replace(made, optimised=dataclasses.replace(made.optimised, exact=False)),
+            "weights are streamed that onnxruntime would have packed: outputs can differ from the "
+            "whole model's in last bits",
+        )
+    is_cpu = [device.provider == CPU for device in problem.cluster.devices]
+    if any(is_cpu):
+        made = _with_warning(
+            made,
+            "on CPUs streamed weights take longer than predicted where files are not in the "
+            "system's cache, cores have other work, or products would have had packed weights "
+            "(docs/machine-models.md)",
+        )
+    if made.optimised.mode == "native" and (homes_of(problem)[problem.streamed] < 0).any():
+        has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        taken = int(answer.timeline.peak_bytes[is_cpu].sum())
+        total = int(problem.graph.value_bytes[problem.streamed].sum())
+        if total > has - taken:
+            made = _with_warning(made, _too_much_for_host(total, has, taken))
+    return made
+
+
+def _too_much_for_host(total_bytes: int, has_bytes: int, taken_bytes: int) -> str:
+    from dplace.placement import size_in_words
+
+    left = size_in_words(max(0, has_bytes - taken_bytes))
+    return (
+        f"weights of {size_in_words(total_bytes)} are streamed from the host, which has {left} of "
+        f"its {size_in_words(has_bytes)} of memory left beside the devices: they are read from "
+        "disk for each request, which is slower than predicted"
     )

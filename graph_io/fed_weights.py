@@ -92,8 +92,11 @@ def nodes_of(source: PlaceableModel, op: int) -> Iterator[ir.Node]:
 
 def changes_bits(lifted: PlaceableModel) -> bool:
     """Return whether some op may compute other last bits because a weight of it is lifted."""
-    values = {value for value in lifted.values if value.is_initializer()}
     for op in range(lifted.graph.num_ops):
+        read = (lifted.values[value] for value in lifted.graph.inputs_of(op).tolist())
+        values = {value for value in read if value.is_initializer()}
+        if not values:
+            continue
         for node in nodes_of(lifted, op):
             kind = op_type(node)
             for slot, value in enumerate(node.inputs):

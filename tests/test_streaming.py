@@ -155,6 +155,7 @@ def test_nothing_is_streamed_where_all_fits(chain: onnx.ModelProto) -> None:
     answer = api.place(chain, cluster="2xCPU", evaluations=50)
     assert answer.plan.streamed == ()
     assert all(device.buffer_bytes == 0 for device in answer.plan.devices)
+    assert not any("streamed" in warning for warning in answer.warnings)
 
 
 def test_resident_weights_have_to_fit(chain: onnx.ModelProto, tmp_path: Path) -> None:
@@ -173,7 +174,22 @@ def test_all_that_may_be_is_streamed_on_demand(chain: onnx.ModelProto) -> None:
     assert json["streamed"] == {"count": 8, "bytes": 8 * WEIGHT_BYTES, "homes": ["host"]}
     assert sum(device["streamed_bytes"] for device in json["devices"]) == 8 * WEIGHT_BYTES  # type: ignore[attr-defined]
     assert any("last bits" in warning for warning in answer.warnings)
+    assert any("take longer than predicted" in warning for warning in answer.warnings)
+    assert not any("read from disk" in warning for warning in answer.warnings)
     assert not answer.plan.exact
+
+
+def test_more_than_the_host_holds_is_told_of(
+    chain: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: 1024)  # a page, and how many there are
+    answer = api.place(chain, cluster="2xCPU", weights="stream", evaluations=20)
+    message = (
+        "weights of 2.00 MiB are streamed from the host, which has 0 bytes of its 1.00 MiB of "
+        "memory left beside the devices: they are read from disk for each request, which is slower "
+        "than predicted"
+    )
+    assert message in answer.warnings
 
 
 def test_weights_may_lie_on_another_device(chain: onnx.ModelProto, tmp_path: Path) -> None:

@@ -262,3 +262,13 @@ def test_what_changes_bits(line: str, changes: bool) -> None:
     _, source = prepare(model)
     assert changes_bits(lift(source, [source.graph.weight_names.index("w")])) == changes
     assert not changes_bits(source)
+
+
+def test_a_weight_that_the_model_returns_changes_nothing_where_it_stays() -> None:
+    _, source = prepare(
+        parse(
+            "g (float[128,128] x) => (float[128,128] y, float[128,128] w) { y = MatMul(x, w) }",
+            w=(128, 128),
+        )
+    )
+    assert not changes_bits(source)
