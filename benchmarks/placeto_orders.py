@@ -7,7 +7,6 @@ policy plays one episode a time. Run it as:
     python -m benchmarks.placeto_orders --policy FAMILY --json orders.json
 """
 
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -16,10 +15,8 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import arguments, report
 from benchmarks.placeto_rivals import trained_rnn
-from benchmarks.placeto_worlds import judged_s, members, one_episode
+from benchmarks.placeto_worlds import CLUSTER, FAMILIES, judged_s, members, network_at, one_episode
 from dplace.lowering import Evaluator
-from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.world import World, topological
 from dplace.policies.rnn.train import placed_by
@@ -32,13 +29,13 @@ def main() -> None:
     options = arguments(
         __doc__ or "",
         policy="",
-        families=("cifar10", "ptb", "nmt"),
-        cluster="4xV100",
+        families=FAMILIES,
+        cluster=CLUSTER,
         rnn_train=30,
     )
     rows: list[dict[str, Any]] = []
     for family in options.families:
-        network = load_policy(policy_file(Path(options.policy.replace("FAMILY", family)))).network
+        network = network_at(options.policy, family)
         rnn = trained_rnn(family, options)
         for member in members(family, options.cluster):
             plain = World(

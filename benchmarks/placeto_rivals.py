@@ -12,7 +12,6 @@ random placements' mean: 1 is no better than chance. Run it as:
 """
 
 import time
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
@@ -20,10 +19,17 @@ import numpy as np
 import torch
 
 from benchmarks.figures import arguments, report
-from benchmarks.placeto_worlds import Member, baselines, judged_s, members
+from benchmarks.placeto_worlds import (
+    CLUSTER,
+    FAMILIES,
+    Member,
+    baselines,
+    judged_s,
+    members,
+    network_at,
+)
 from dplace.lowering import Evaluator
-from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy, weights_of
+from dplace.policies.placeto.checkpoint import weights_of
 from dplace.policies.placeto.episode import EpisodeRules
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
@@ -43,8 +49,8 @@ def main() -> None:
     options = arguments(
         __doc__ or "",
         policy="",
-        families=("cifar10", "ptb", "nmt"),
-        cluster="4xV100",
+        families=FAMILIES,
+        cluster=CLUSTER,
         count=2,
         seeds=1,
         updates=40,
@@ -53,8 +59,7 @@ def main() -> None:
     )
     rows = []
     for family in options.families:
-        policy = options.policy.replace("FAMILY", family)
-        network = load_policy(policy_file(Path(policy))).network
+        network = network_at(options.policy, family)
         rnn = trained_rnn(family, options)
         for member in members(family, options.cluster, count=options.count):
             for seed in range(options.seeds):

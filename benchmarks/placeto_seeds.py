@@ -7,18 +7,23 @@ Times are told in that of the best of one device, METIS, HEFT, m-ETF and m-SCT, 
     python -m benchmarks.placeto_seeds --policies FAMILY-s0 FAMILY-s1 FAMILY-s2 --json seeds.json
 """
 
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figures import arguments, report
-from benchmarks.placeto_worlds import QUICK, baselines, judged_s, members
+from benchmarks.placeto_worlds import (
+    CLUSTERS,
+    FAMILIES,
+    QUICK,
+    baselines,
+    judged_s,
+    members,
+    weights_at,
+)
 from dplace.lowering import Evaluator
-from dplace.policies.learned import policy_file
 from dplace.policies.placeto.policy import propose
-from dplace.policies.placeto.weights import read_weights
 from dplace.policies.placeto.world import World
 
 
@@ -27,15 +32,12 @@ def main() -> None:
     options = arguments(
         __doc__ or "",
         policies=("",),
-        families=("cifar10", "ptb", "nmt"),
-        clusters=("2xV100", "4xV100"),
+        families=FAMILIES,
+        clusters=CLUSTERS,
     )
     rows: list[dict[str, Any]] = []
     for family in options.families:
-        policies = [
-            read_weights(policy_file(Path(path.replace("FAMILY", family))))
-            for path in options.policies
-        ]
+        policies = [weights_at(path, family) for path in options.policies]
         for cluster in options.clusters:
             found: list[list[float]] = [[] for _ in policies]
             for member in members(family, cluster):
@@ -52,7 +54,7 @@ def main() -> None:
                 | {f"seed {seed}": each for seed, each in enumerate(means)}
                 | {
                     "mean": mean(means),
-                    "spread": max(means) - min(means),
+                    "spread": max(means) - min(means) if len(means) > 1 else None,
                     "worst member": max(max(ratios) for ratios in found),
                 }
             )

@@ -6,19 +6,16 @@ from the policy's placement is as good or better, what the policy took included.
     python -m benchmarks.placeto_start --policy my-policy --families cifar10 --json start.json
 """
 
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figures import arguments, report
-from benchmarks.placeto_worlds import judged_s, members
+from benchmarks.placeto_worlds import CLUSTER, FAMILIES, judged_s, members, weights_at
 from dplace.lowering import Evaluator
-from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy, weights_of
-from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
+from dplace.policies.placeto.weights import Weights
 from dplace.policies.placeto.world import World
 from dplace.policies.search import improve, search
 from dplace.problem import Problem
@@ -32,24 +29,24 @@ def main() -> None:
     options = arguments(
         __doc__ or "",
         policy="",
-        families=("cifar10", "ptb", "nmt"),
-        cluster="4xV100",
+        families=FAMILIES,
+        cluster=CLUSTER,
         count=4,
         seeds=3,
         evaluations=20_000,
     )
     rows = []
     for family in options.families:
-        network = load_policy(policy_file(Path(options.policy.replace("FAMILY", family)))).network
+        weights = weights_at(options.policy, family)
         for member in members(family, options.cluster, count=options.count):
-            rows.append(member.row | row_of(member.problem, network, options))
+            rows.append(member.row | row_of(member.problem, weights, options))
             print(rows[-1], flush=True)
     within = mean(float(row["needed"] <= 1 / 3) for row in rows)
     told = {"share of the members that need at most a third": within}
     report("Search from a learned start", rows, told, options.json)
 
 
-def row_of(problem: Problem, network: PlacetoNetwork, options: Any) -> dict[str, float]:
+def row_of(problem: Problem, weights: Weights, options: Any) -> dict[str, float]:
     """Return what plain search comes to and what it takes from the policy's placement."""
     plain, learned = [], dict.fromkeys(SHARES, 0.0)
     took = 0
@@ -61,7 +58,7 @@ def row_of(problem: Problem, network: PlacetoNetwork, options: Any) -> dict[str,
         world = World(Evaluator(problem))
         begun = world.evaluator.evaluations
         start = world.of_ops(
-            propose(weights_of(network), world, rng=np.random.default_rng(seed), evaluations=10**9)
+            propose(weights, world, rng=np.random.default_rng(seed), evaluations=10**9)
         )
         took = world.evaluator.evaluations - begun
         for share in SHARES:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,39 @@ from dplace.bounds import best_bound
 from dplace.errors import MemoryLimitError
 from dplace.graph_io.families import SplitName, generate
 from dplace.lowering import Evaluator
+from dplace.policies.learned import policy_file
 from dplace.policies.placeto.batch import make_batch
+from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.episode import Episode, EpisodeRules, Start
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import play
+from dplace.policies.placeto.weights import Weights, read_weights
 from dplace.policies.placeto.world import World, topological
 from dplace.policies.policy import POLICIES
 from dplace.problem import Problem
 
-__all__ = ["QUICK", "Member", "baselines", "greedy_sweep", "judged_s", "members", "one_episode"]
+__all__ = [
+    "CLUSTER",
+    "CLUSTERS",
+    "FAMILIES",
+    "QUICK",
+    "Member",
+    "baselines",
+    "greedy_sweep",
+    "judged_s",
+    "members",
+    "network_at",
+    "one_episode",
+    "weights_at",
+]
 
 Placement = NDArray[np.int32]
 
+FAMILIES = ("cifar10", "ptb", "nmt")
+"""Those of the paper, and what benchmarks take where nothing is said."""
+CLUSTERS = ("2xV100", "4xV100")
+CLUSTER = CLUSTERS[1]
+"""Of the benchmarks that take one."""
 QUICK = ("single", "metis", "heft", "m-etf", "m-sct")
 
 
@@ -76,6 +98,20 @@ def members(
         family, cluster, split, batch or FAMILY_DIMS[family]["batch"], count
     ):
         yield Member(family=family, name=name, cluster=cluster, problem=problem)
+
+
+def _file(path: str, family: str) -> Path:
+    return policy_file(Path(path.replace("FAMILY", family)))
+
+
+def network_at(path: str, family: str = "") -> PlacetoNetwork:
+    """Return the network of a policy, named as for ``weights_at``."""
+    return load_policy(_file(path, family)).network
+
+
+def weights_at(path: str, family: str = "") -> Weights:
+    """Return a policy from its file or folder; ``FAMILY`` in the path stands for the family."""
+    return read_weights(_file(path, family))
 
 
 def judged_s(evaluator: Evaluator, placement: Placement) -> float:

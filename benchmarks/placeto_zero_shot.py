@@ -9,7 +9,6 @@ the best single device, ``greedy`` one without a network that goes where the sim
     python -m benchmarks.placeto_zero_shot --policies my-policy --families cifar10 --json zero.json
 """
 
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -17,17 +16,19 @@ import numpy as np
 
 from benchmarks.figures import arguments, report
 from benchmarks.placeto_worlds import (
+    CLUSTERS,
+    FAMILIES,
     QUICK,
     Member,
     baselines,
     greedy_sweep,
     judged_s,
     members,
+    network_at,
     one_episode,
 )
 from dplace.lowering import Evaluator
-from dplace.policies.learned import policy_file
-from dplace.policies.placeto.checkpoint import load_policy, weights_of
+from dplace.policies.placeto.checkpoint import weights_of
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.policy import propose
 from dplace.policies.placeto.world import World
@@ -41,11 +42,11 @@ def main() -> None:
     options = arguments(
         __doc__ or "",
         policies=("",),
-        families=("cifar10", "ptb", "nmt"),
-        clusters=("2xV100", "4xV100"),
+        families=FAMILIES,
+        clusters=CLUSTERS,
         batch=0,
     )
-    networks = [load_policy(policy_file(Path(path))).network for path in options.policies]
+    networks = [network_at(path) for path in options.policies]
     rows = [
         row_of(member, networks)
         for family in options.families
