@@ -16,7 +16,7 @@ from dplace.errors import InputError
 from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.course import Course, Step
 from dplace.report.learning import LearnAnswer, LearnedModel
-from tests.command_line import interrupted_on_a_terminal, one_line, run_here, start
+from tests.command_line import interrupted_on_a_terminal, one_line, run_here
 from tests.commands.conftest import Dplace, Record
 from tests.graph_io.cost_graphs.files import diamond, text
 from tests.zoo import SITUATIONS
@@ -284,10 +284,16 @@ def test_the_terminal_shows_how_it_gets_on(graph: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "state.safetensors").is_file()
 
 
-def test_a_list_comes_through_a_pipe(models: Path, tmp_path: Path) -> None:
-    listed = "\n".join(map(str, sorted(models.iterdir())))
-    ended = start("finetune", "-", *SHORT, "-o", tmp_path / "mine", given=listed.encode())
+def test_a_list_comes_through_a_pipe(
+    models: Path, tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    os.write(write, "\n".join(map(str, sorted(models.iterdir()))).encode())
+    os.close(write)
+    with os.fdopen(read) as listed:
+        monkeypatch.setattr(sys, "stdin", listed)
+        ended = run_here(capfd, "finetune", "-", *SHORT, "-o", tmp_path / "mine")
     assert ended.code == 0, ended.err
     assert "six_small_ops.onnx" in ended.out
-    both = start("finetune", "-", "a.onnx", *SHORT, "-o", tmp_path / "other", given=b"")
+    both = run_here(capfd, "finetune", "-", "a.onnx", *SHORT, "-o", tmp_path / "other")
     assert both.code == 2

@@ -15,7 +15,7 @@ from dplace.errors import UsageError
 from dplace.graph_io.families import FAMILIES, split_members
 from dplace.policies.placeto.checkpoint import load_policy
 from dplace.policies.placeto.kept import load_kept
-from tests.command_line import one_line, run_here, start
+from tests.command_line import one_line, run_here
 from tests.commands.conftest import Dplace, Record
 from tests.commands.test_finetune import answered
 from tests.graph_io.cost_graphs.files import diamond, text
@@ -131,7 +131,7 @@ def graph(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_torchrun_shares_the_work_and_ctrl_c_ends_all_after_the_same_step(
-    graph: Path, tmp_path: Path
+    graph: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     out = tmp_path / "mine"
 
@@ -174,7 +174,7 @@ def test_torchrun_shares_the_work_and_ctrl_c_ends_all_after_the_same_step(
     assert len((out / "log.jsonl").read_text().splitlines()) == done
     kept = load_kept((out / "state.safetensors").read_bytes(), "state")
     assert kept.told["course"]["steps_done"] == done
-    ended = start("pretrain", graph, "--cluster", "file", "--imitate", "2", "-o", out)
+    ended = run_here(capfd, "pretrain", graph, "--cluster", "file", "--imitate", "2", "-o", out)
     assert ended.code == 1
     assert "processes: 2 then, 1 now" in one_line(ended)
 

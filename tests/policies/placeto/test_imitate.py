@@ -71,7 +71,7 @@ def test_a_policy_learns_to_go_where_targets_are() -> None:
     targets = [taught(world, evaluations=2000) for world in worlds]
     assert all(target is not None for target in targets)
     network = PlacetoNetwork(SMALL, generator=torch.Generator().manual_seed(0))
-    settings = ImitationSettings(updates=300, graphs=3, states=8, own_every=10)
+    settings = ImitationSettings(updates=120, graphs=3, states=8, own_every=10)
     stage = Imitation(network, worlds, [t for t in targets if t is not None], settings)
     told = [stage.update() for _ in range(settings.updates)]
     assert (
