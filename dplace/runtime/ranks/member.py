@@ -11,10 +11,11 @@ from typing import Any
 import onnxruntime
 
 from dplace.plan.records import Plan
-from dplace.runtime.devices import CPU_PROVIDER, RunDevice, cores_of
+from dplace.runtime.devices import CPU_PROVIDER, RunDevice
 from dplace.runtime.events import RunEvent
 from dplace.runtime.part import LoadedPart
 from dplace.runtime.ranks.agreement import Hello, read_together
+from dplace.runtime.ranks.cores import cores_here, free_cores, yield_to_others
 from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.inbox import Inbox
 from dplace.runtime.ranks.link import FIRST, Ends, Parcel, Receiver, Sender
@@ -81,8 +82,13 @@ class Member:
         self._parts: dict[str, LoadedPart] = {}
         self.route(self._outputs(), frozenset())  # refuses what cannot run, on all ranks
         self._has_joined = False
-        self._connect()
         self._cores = os.sched_getaffinity(0) if self.device.core is not None else None
+        free = free_cores(self.plan, self.rank, self._hellos)
+        if free and self._cores is not None:
+            # Threads inherit this. One that wakes up on the core of a part may have to wait for the
+            # end of a time slice, 3 ms and more.
+            os.sched_setaffinity(0, free)
+        self._connect()
         if self.device.core is not None:
             os.sched_setaffinity(0, {self.device.core})  # 0 is this thread; links stay free
         self._open(folder)
@@ -104,6 +110,7 @@ class Member:
         direct = {link for link in links if all(self._hellos[end].has_nccl for end in link)}
 
         def connect() -> Mapping[Link, Wire]:
+            yield_to_others()
             self._has_joined = join_ranks(
                 launch, gathering.store.store, gathering.timeout_s, with_nccl=bool(direct)
             )
@@ -276,9 +283,7 @@ class Member:
 def run_device(plan: Plan, rank: int, hellos: Sequence[Hello]) -> RunDevice:
     """Return a rank's device as it is driven here, with a core that no other rank here has."""
     device, own = plan.devices[rank], hellos[rank]
-    here = [other for other, hello in enumerate(hellos) if hello.machine == own.machine]
     core: int | None = None
     if own.provider == CPU_PROVIDER:
-        on_cpu = [plan.devices[other] for other in here if hellos[other].provider == CPU_PROVIDER]
-        core = cores_of(on_cpu, say=rank == here[0]).get(device.name)
+        core = cores_here(plan, rank, hellos, say=True).get(device.name)
     return RunDevice(name=device.name, provider=own.provider, index=device.index, core=core)

@@ -13,6 +13,7 @@ from dplace.errors import DeviceLostError, DplaceError, InputError, PlanError
 from dplace.plan.records import Plan
 from dplace.runtime.devices import CPU_PROVIDER
 from dplace.runtime.ranks.agreement import Hello, agree, read_together
+from dplace.runtime.ranks.cores import free_cores
 from dplace.runtime.ranks.gathering import Gathering
 from dplace.runtime.ranks.launch import Launch
 from dplace.runtime.ranks.member import run_device
@@ -164,6 +165,7 @@ def test_ranks_of_one_machine_have_cores_of_their_own_whatever_their_hosts(
     there_and_back: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dplace.runtime.devices.usable_cores", lambda: (3, 5))
+    monkeypatch.setattr("dplace.runtime.ranks.cores.usable_cores", lambda: (3, 5))
     plan = dataclasses.replace(
         there_and_back,
         devices=tuple(
@@ -180,6 +182,15 @@ def test_ranks_of_one_machine_have_cores_of_their_own_whatever_their_hosts(
 
     assert cores("a", "a") == [3, 5]
     assert cores("a", "b") == [3, 3]
+    one, other = (
+        dataclasses.replace(HELLO, machine=name, provider=CPU_PROVIDER) for name in ("a", "b")
+    )
+    assert free_cores(plan, 0, (one, other)) == {5}
+    assert free_cores(plan, 0, (one, one)) == set()
+    served = dataclasses.replace(
+        plan, parts=tuple(part for part in plan.parts if part.device == plan.devices[1].name)
+    )
+    assert free_cores(served, 0, (one, one)) == {3}
 
 
 def test_a_rank_that_does_not_come_is_lost(there_and_back: Plan, tmp_path: Path) -> None:
