@@ -3,7 +3,7 @@
 Started with the variables of torchrun; each plan takes the next port. Rank 0 prints a line of JSON
 for each plan: what ``dplace run --json`` prints, and ``latencies_s``, all of them.
 
-    python -m benchmarks.rank_runs REPEAT WARMUP PLAN...
+    python -m benchmarks.rank_runs WARMUP REPEAT:PLAN...
 """
 
 import json
@@ -17,12 +17,13 @@ from dplace.runtime.ranks.launch import launch_of
 
 def main() -> None:
     """Run all plans."""
-    repeat, warmup = int(sys.argv[1]), int(sys.argv[2])
+    warmup = int(sys.argv[1])
     port = int(os.environ["MASTER_PORT"])
-    for number, plan in enumerate(sys.argv[3:]):
+    for number, word in enumerate(sys.argv[2:]):
+        repeat, _, plan = word.partition(":")
         launch = launch_of({**os.environ, "MASTER_PORT": str(port + number)})
         assert launch is not None
-        report = run_ranks(Path(plan), launch, repeat=repeat, warmup=warmup, timeout_s=120.0)
+        report = run_ranks(Path(plan), launch, repeat=int(repeat), warmup=warmup, timeout_s=120.0)
         if report is not None:
             told = report.as_json() | {"latencies_s": list(report.measurement.latencies_s)}
             print(json.dumps(told), flush=True)
