@@ -175,7 +175,7 @@ def _told(made: ModelProblem, answer: Answer) -> ModelProblem:
 
 
 def _too_much_for_host(total_bytes: int, has_bytes: int, taken_bytes: int) -> str:
-    from dplace.placement import size_in_words
+    from dplace.sizes import size_in_words
 
     left = size_in_words(max(0, has_bytes - taken_bytes))
     return (

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dplace.errors import InputError, MemoryLimitError
 from dplace.problem import Problem
+from dplace.sizes import size_in_words
 
 __all__ = [
     "Counted",
@@ -22,7 +23,6 @@ __all__ = [
     "memory_overflow",
     "movable_units",
     "repair",
-    "size_in_words",
 ]
 
 Placement = NDArray[np.int32]
@@ -239,18 +239,6 @@ def memory_overflow(problem: Problem, placement: Placement) -> NDArray[np.int64]
     from dplace.lowering import Evaluator
 
     return Evaluator(problem).overflow_bytes(placement)
-
-
-def size_in_words(size_bytes: int) -> str:
-    """Return a size for messages.
-
-    >>> size_in_words(3 * 2**30), size_in_words(1536), size_in_words(5)
-    ('3.00 GiB', '1.50 KiB', '5 bytes')
-    """
-    for name, unit in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size_bytes >= unit:
-            return f"{size_bytes / unit:.2f} {name}"
-    return f"{size_bytes} bytes"
 
 
 def _device_name(problem: Problem, index: int) -> str:

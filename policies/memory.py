@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator, Score
-from dplace.placement import counted_bytes, fitting_devices, movable_units, size_in_words
+from dplace.placement import counted_bytes, fitting_devices, movable_units
 from dplace.problem import Problem
 from dplace.simulator.engine import capacity
+from dplace.sizes import size_in_words
 
 __all__ = ["ROOM_FOR_VALUES", "Units", "first_that_fits", "no_room"]
 

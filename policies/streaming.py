@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
 from dplace.op_graph import OpGraph
-from dplace.placement import repair, size_in_words
+from dplace.placement import repair
 from dplace.problem import Problem
 from dplace.simulator.timeline import Timeline
+from dplace.sizes import size_in_words
 
 __all__ = ["AT_HOST", "Choice", "Streamable", "dealt_out", "filled", "relaxed"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplace.errors import MemoryLimitError
-from dplace.placement import size_in_words
 from dplace.problem import Problem
 from dplace.simulator.moves import Moves
 from dplace.simulator.streamed import room_bytes, streamed_reads
+from dplace.sizes import size_in_words
 
 __all__ = ["check_room", "has_room", "in_order_of_use", "least_room_bytes"]
 
