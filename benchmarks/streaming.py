@@ -9,17 +9,18 @@ bits per second, or as ``C:T``, the rate at which compute and transfer times sta
   ``tac``. The speed of a core of a virtual machine changes from second to second, so orders take
   turns, ``tac`` after each of the random ones, and what is said of an order is said at the speed
   that its own run had;
-- ``bound``: no order is faster. A part starts when all weights have come that it and the parts
-  before it read, and all parts after it are still to run; the largest such sum over all parts, at
-  the measured bandwidth and with ``busy``, is at least the whole transfer and the whole compute
-  time. ``over bound`` is the median over iterations, each with what was busy in its run;
+- ``bound``: no order is faster. A part, cut as for ``tac``, starts when all weights have come that
+  it and the parts before it read, and all parts after it are still to run; the largest such sum
+  over all parts, at the measured bandwidth and with ``busy``, is at least the whole transfer and
+  the whole compute time. ``over bound`` is the median over iterations, each with what was busy in
+  its run;
 - ``random`` is the mean over seeds, ``gain`` the throughput that ``tac`` gains over it;
 - ``predicted`` is what the plan says, with ops as they were profiled; ``error`` is that of the plan
   with its parts at the speed of the run, the median over all runs of all orders;
 - ``spread`` is the largest less the least iteration time, over the mean: of workers with random
   orders of their own, one for each seed, and of as many with ``tac``.
 
-Needs root. Run it as:
+Needs root. With --merge, rows of other models are taken over from FILE. Run it as:
 
     python -m benchmarks.streaming --models resnet50 --rates 1:1 --json streaming.json
 """
@@ -29,7 +30,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
@@ -61,8 +62,12 @@ def main() -> None:
         slow_seeds=3,
         profile_s=10.0,
         home="",
+        merge=False,
     )
     rows: list[dict[str, Any]] = []
+    if options.merge and options.json is not None and options.json.exists():
+        known = json.loads(options.json.read_text())["rows"]
+        rows = [row for row in known if row["model"] not in options.models]
     with tempfile.TemporaryDirectory(prefix="dplace-") as scratch, Hosts(2, 1e9) as hosts:
         os.environ["DPLACE_HOME"] = options.home or scratch
         for name in options.models:
@@ -70,6 +75,9 @@ def main() -> None:
                 rows.append(row)
                 shown = {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
                 print(shown, flush=True)
+            if options.json is not None:  # what has been measured is kept
+                options.json.write_text(json.dumps({"rows": rows}))
+    rows.sort(key=lambda row: list(MODELS).index(row["model"]))
     report("Streamed weights, iteration times in ms", rows, summary(rows), options.json)
 
 
@@ -115,8 +123,9 @@ def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> d
         plan, (latency_s,) = plans[turn], each["latencies_s"]
         found.setdefault(turn[0], []).append(latency_s)
         busy_s = each["devices"][0]["busy_s"]
-        errors.append(abs(planned_times(at_speed(plan, busy_s)).makespan_s / latency_s - 1))
-        over.setdefault(turn[0], []).append(latency_s / bound_of(plan, busy_s, link[1]))
+        expected_s = planned_times(at_speed(plan, {"worker": busy_s})).makespan_s
+        errors.append(abs(expected_s / latency_s - 1))
+        over.setdefault(turn[0], []).append(latency_s / bound_of(plans["tac", 0], busy_s, link[1]))
         if turn[0] == "tac":
             busy.append(busy_s)
     row: dict[str, Any] = {
@@ -145,10 +154,15 @@ def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> d
     return row
 
 
-def at_speed(plan: Plan, busy_s: float) -> Plan:
-    """Return a plan whose parts take so long together."""
-    factor = busy_s / sum(part.predicted_s for part in plan.parts)
-    parts = (replace(part, predicted_s=part.predicted_s * factor) for part in plan.parts)
+def at_speed(plan: Plan, busy_s: Mapping[str, float]) -> Plan:
+    """Return a plan whose parts take so long together on each device."""
+    took_s = dict.fromkeys(busy_s, 0.0)
+    for part in plan.parts:
+        took_s[part.device] += part.predicted_s
+    parts = (
+        replace(part, predicted_s=part.predicted_s * busy_s[part.device] / took_s[part.device])
+        for part in plan.parts
+    )
     return replace(plan, parts=tuple(parts))
 
 
