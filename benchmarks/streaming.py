@@ -7,7 +7,7 @@ bits per second, or as ``C:T``, the rate at which compute and transfer times sta
 - ``compute`` is the time that a core takes for the ops of a model whose weights are streamed from
   the host's own memory, without the reading; ``busy`` what the ops took amid the messages of
   ``tac``. The speed of a core of a virtual machine changes from second to second, so orders take
-  turns, ``tac`` after each of the random ones, and what is said of an order is said at the speed
+  turns, ``tac`` after every other of the random ones, and what is said of an order is said at the speed
   that its own run had;
 - ``bound``: no order is faster. A part, cut as for ``tac``, starts when all weights have come that
   it and the parts before it read, and all parts after it are still to run; the largest such sum
@@ -17,10 +17,11 @@ bits per second, or as ``C:T``, the rate at which compute and transfer times sta
 - ``random`` is the mean over seeds, ``gain`` the throughput that ``tac`` gains over it;
 - ``predicted`` is what the plan says, with ops as they were profiled; ``error`` is that of the plan
   with its parts at the speed of the run, the median over all runs of all orders;
-- ``spread`` is the largest less the least iteration time, over the mean: of workers with random
-  orders of their own, one for each seed, and of as many with ``tac``.
+- ``spread`` is the standard deviation of ``over bound``, over the mean: of workers with random
+  orders of their own, one for each seed, and of iterations with ``tac``; ``raw spread`` that of
+  times.
 
-Needs root. With --merge, rows of other models are taken over from FILE. Run it as:
+Needs root. With --merge, rows of other models and rates are taken over from FILE. Run it as:
 
     python -m benchmarks.streaming --models resnet50 --rates 1:1 --json streaming.json
 """
@@ -30,10 +31,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, pstdev
 from typing import Any
 
 import numpy as np
@@ -67,29 +68,42 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     if options.merge and options.json is not None and options.json.exists():
         known = json.loads(options.json.read_text())["rows"]
-        rows = [row for row in known if row["model"] not in options.models]
+        rows = [
+            row
+            for row in known
+            if row["model"] not in options.models or row["rate"] not in options.rates
+        ]
     with tempfile.TemporaryDirectory(prefix="dplace-") as scratch, Hosts(2, 1e9) as hosts:
         os.environ["DPLACE_HOME"] = options.home or scratch
         for name in options.models:
             for row in rows_of(name, hosts, options, Path(scratch)):
                 rows.append(row)
-                shown = {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
-                print(shown, flush=True)
-            if options.json is not None:  # what has been measured is kept
-                options.json.write_text(json.dumps({"rows": rows}))
-    rows.sort(key=lambda row: list(MODELS).index(row["model"]))
-    report("Streamed weights, iteration times in ms", rows, summary(rows), options.json)
+                print(
+                    {k: round(v, 3) if isinstance(v, float) else v for k, v in shown(row)},
+                    flush=True,
+                )
+                if options.json is not None:  # what has been measured is kept
+                    options.json.write_text(json.dumps({"rows": rows}))
+    rows.sort(key=lambda row: (list(MODELS).index(row["model"]), -row["mbit/s"]))
+    title = "Streamed weights, iteration times in ms"
+    report(title, [dict(shown(row)) for row in rows], summary(rows), options.json, details=rows)
 
 
-def rows_of(name: str, hosts: Hosts, options: Any, scratch: Path) -> Sequence[dict[str, Any]]:
-    """Return what each order comes to at each rate."""
+def shown(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what of a row goes into the table."""
+    return ((name, value) for name, value in row.items() if name != "runs")
+
+
+def rows_of(name: str, hosts: Hosts, options: Any, scratch: Path) -> Iterator[dict[str, Any]]:
+    """Yield what each order comes to at each rate."""
     path = scratch / f"{name}.onnx"
     write_model(name, path)
     dims = MODELS[name].dims
     api.profile([path], dims=dims, limit_s=options.profile_s)
     alone = scratch / f"{name}-alone"
     api.place(path, cluster="1xCPU", policy="single", weights="stream", dims=dims, out=alone)
-    return [row_of(name, rate, hosts, options, scratch) for rate in options.rates]
+    for rate in options.rates:
+        yield row_of(name, rate, hosts, options, scratch)
 
 
 def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> dict[str, Any]:
@@ -109,9 +123,18 @@ def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> d
             *(("random", s) for s in range(seeds)),
         ]
     }
+    turns = [(order, 0) for order in ORDERS if order != "tac"]
+    for seed in range(seeds):
+        turns += [("random", seed)] + [("tac", 0)] * (seed % 2 == 0)
+    plans = {
+        (order, seed): placed(name, scratch, f"{order}-{seed}", link, order, seed)
+        for order, seed in [
+            *((order, 0) for order in ORDERS),
+            *(("random", s) for s in range(seeds)),
+        ]
+    }
     others = [(order, 0) for order in ORDERS if order != "tac"]
     turns = others + [turn for s in range(seeds) for turn in (("random", s), ("tac", 0))]
-    turns += [] if is_slow else others
     folders = [scratch / f"{name}-{order}-{seed}" for order, seed in turns]
     told = runs(hosts, folders, 1, warmup=0 if is_slow else 1)
     compute_s = (compute_s + compute_once_s(scratch / f"{name}-alone")) / 2
@@ -149,8 +172,18 @@ def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> d
     for order, ratios in over.items():
         row[f"{order} over bound"] = mean(ratios) if order == "random" else median(ratios)
     row["gain"] = mean(found["random"]) / median(found["tac"]) - 1
-    row["random spread"] = spread(found["random"])
-    row["tac spread"] = spread(found["tac"])
+    for order in ("random", "tac"):
+        row[f"{order} spread"] = pstdev(over[order]) / mean(over[order])
+        row[f"{order} raw spread"] = pstdev(found[order]) / mean(found[order])
+    row["runs"] = [
+        {
+            "order": order,
+            "seed": seed,
+            "s": each["latencies_s"][0],
+            "busy_s": each["devices"][0]["busy_s"],
+        }
+        for (order, seed), each in zip(turns, told, strict=True)
+    ]
     return row
 
 
@@ -232,11 +265,6 @@ def bound_of(plan: Plan, compute_s: float, bytes_per_s: float) -> float:
     arrivals_s = needs @ np.array(list(size.values())) / bytes_per_s
     chains_s = arrivals_s + follows @ part_s
     return float(max(chains_s.max(), sum(size.values()) / bytes_per_s, compute_s))
-
-
-def spread(seconds: Sequence[float]) -> float:
-    """Return the largest less the least, over the mean."""
-    return (max(seconds) - min(seconds)) / mean(seconds)
 
 
 def measured_link(hosts: Hosts, bits_per_s: float) -> tuple[float, float]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from dplace.comm_order import Scheduled, schedule
 from dplace.errors import MemoryLimitError
 from dplace.lowering import Evaluator
-from dplace.placement import size_in_words
 from dplace.plan.session_memory import peak_with_sessions
 from dplace.policies.policy import Answer
 from dplace.policies.streaming import RUNS, Choice, Streamable, dealt_out, filled, relaxed
 from dplace.problem import Problem
+from dplace.sizes import size_in_words
 
 __all__ = ["StreamSearch"]
 
