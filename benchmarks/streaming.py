@@ -7,8 +7,8 @@ bits per second, or as ``C:T``, the rate at which compute and transfer times sta
 - ``compute`` is the time that a core takes for the ops of a model whose weights are streamed from
   the host's own memory, without the reading; ``busy`` what the ops took amid the messages of
   ``tac``. The speed of a core of a virtual machine changes from second to second, so orders take
-  turns, ``tac`` after every other of the random ones, and what is said of an order is said at the speed
-  that its own run had;
+  turns, ``tac`` after every other of the random ones, and what is said of an order is said at the
+  speed that its own run had;
 - ``bound``: no order is faster. A part, cut as for ``tac``, starts when all weights have come that
   it and the parts before it read, and all parts after it are still to run; the largest such sum
   over all parts, at the measured bandwidth and with ``busy``, is at least the whole transfer and
