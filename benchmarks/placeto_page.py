@@ -8,13 +8,14 @@ it names in lines such as ``<!-- zero-shot -->``. Needs the extra ``plots``. Run
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import matplotlib
 
+from benchmarks.pages import table
 from benchmarks.placeto_worlds import QUICK
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
@@ -56,22 +57,6 @@ def main() -> None:
         if name == "zero" and rows:
             plot(rows, FOLDER / "placeto-zero-shot.png")
     (FOLDER / "placeto.md").write_text(text)
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as a Markdown table of the columns that some row has."""
-    rows = list(rows)
-    kept = [name for name in columns if any(name in row for row in rows)]
-    lines = ["| " + " | ".join(kept) + " |", "|" + "---|" * len(kept)]
-    lines += ["| " + " | ".join(shown(row.get(name)) for name in kept) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def shown(value: Any) -> str:
-    """Return a cell."""
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() and abs(value) >= 10 else f"{value:.3f}"
-    return "" if value is None else str(value)
 
 
 def by_family(rows: Rows) -> str:
