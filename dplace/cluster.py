@@ -54,9 +54,10 @@ class Cluster:
     bytes_per_s: NDArray[np.float64]
     """Shape ``(num_devices, num_devices)``, one way; ``inf`` on the diagonal, 0 for no link."""
     host_latency_s: NDArray[np.float64]
-    """Shape ``(num_devices,)``: latency of a copy between host memory and the device."""
+    """Shape ``(num_devices,)``: latency of a copy between the caller's memory and the device; the
+    caller is on the first device's host."""
     host_bytes_per_s: NDArray[np.float64]
-    """Shape ``(num_devices,)``: bandwidth of a copy between host memory and the device."""
+    """Shape ``(num_devices,)``: bandwidth of such a copy."""
     contention: Contention = "link"
 
     def __post_init__(self) -> None:

@@ -114,13 +114,20 @@ def build_cluster(spec: str, groups: Sequence[DeviceGroup], wiring: Wiring) -> C
         else Wire(latency_s=0.0, bytes_per_s=np.inf)
         for kind in kinds
     ]
+    host_latency_s = np.array([wire.latency_s for wire in to_host])
+    host_bytes_per_s = np.array([wire.bytes_per_s for wire in to_host])
+    # The caller is where the first device is: rank 0 feeds inputs and collects outputs.
+    away = np.array([device.host != devices[0].host for device in devices])
+    network_bytes_per_s = np.minimum(bytes_per_s[0], bytes_per_s[:, 0])[away]
+    host_latency_s[away] += np.maximum(latency_s[0], latency_s[:, 0])[away]
+    host_bytes_per_s[away] = 1 / (1 / host_bytes_per_s[away] + 1 / network_bytes_per_s)
     return Cluster(
         spec=spec,
         devices=devices,
         latency_s=latency_s,
         bytes_per_s=bytes_per_s,
-        host_latency_s=np.array([wire.latency_s for wire in to_host]),
-        host_bytes_per_s=np.array([wire.bytes_per_s for wire in to_host]),
+        host_latency_s=host_latency_s,
+        host_bytes_per_s=host_bytes_per_s,
         contention=wiring.contention or strictest,
     )
 

@@ -66,6 +66,17 @@ def test_what_the_caller_hands_over_crosses_pcie_to_a_gpu_and_nothing_to_a_cpu()
     assert cluster.host_latency_s.tolist() == [link_preset("pcie3").latency_s, 0.0]
 
 
+def test_what_the_caller_hands_over_crosses_the_network_to_other_hosts() -> None:
+    cluster = read_cluster("2x1xCPU@host,25gbe")
+    assert cluster.host_latency_s.tolist() == [0.0, cluster.latency_s[0, 1]]
+    assert cluster.host_bytes_per_s.tolist() == [np.inf, preset_rate("25gbe")]
+    gpus = read_cluster("2x1xV100@nvlink,25gbe")
+    assert gpus.host_latency_s[1] == gpus.host_latency_s[0] + gpus.latency_s[0, 1]
+    assert 1 / gpus.host_bytes_per_s[1] == pytest.approx(
+        1 / gpus.host_bytes_per_s[0] + 1 / preset_rate("25gbe")
+    )
+
+
 def test_two_hosts_of_four() -> None:
     cluster = read_cluster("2x4xV100@nvlink,100gbe")
     assert [device.host for device in cluster.devices] == [0] * 4 + [1] * 4
