@@ -26,6 +26,7 @@ Needs root. With --merge, rows of other models and rates are taken over from FIL
     python -m benchmarks.streaming --models resnet50 --rates 1:1 --json streaming.json
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -216,6 +217,7 @@ def placed(
     name: str, scratch: Path, label: str, link: tuple[float, float], order: str, seed: int
 ) -> Plan:
     """Return the plan with all ops on the first host and all weights on the second."""
+    gc.collect()  # models are circles of objects, and large ones would add up
     latency_s, bytes_per_s = link
     folder = scratch / f"{name}-{label}"
     cluster = folder.with_suffix(".yaml")
