@@ -10,6 +10,7 @@ __all__ = ["Launch", "half_launched", "launch_of"]
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MAX_PORT = 65535
 MAX_RANKS = 2**16
+MAX_DIGITS = 18
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
@@ -72,7 +73,8 @@ def half_launched(environment: Mapping[str, str]) -> str | None:
 def _number(environment: Mapping[str, str], name: str, least: int, most: int | None) -> int:
     text = environment[name]
     wanted = f"from {least} to {most}" if most is not None else f"of at least {least}"
-    is_number = text.isascii() and text.isdecimal()
+    # Python refuses to read numbers of thousands of digits.
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     if not is_number or int(text) < least or (most is not None and int(text) > most):
         raise UsageError(f"{name}={text} in the environment: expected a number {wanted}")
     return int(text)

@@ -52,6 +52,7 @@ def test_without_one_of_the_four_variables_there_is_no_launcher(name: str) -> No
         ("WORLD_SIZE", "99999999", "from 1 to 65536"),
         ("TORCHELASTIC_RESTART_COUNT", "again", "of at least 0"),
         ("MASTER_PORT", "70000", "from 1 to 65535"),
+        ("MASTER_PORT", "9" * 5000, "from 1 to 65535"),
     ],
 )
 def test_a_variable_that_cannot_be_is_named(name: str, text: str, wanted: str) -> None:
