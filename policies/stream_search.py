@@ -20,6 +20,7 @@ from dplace.plan.session_memory import peak_with_sessions
 from dplace.policies.policy import Answer
 from dplace.policies.streaming import RUNS, Choice, Streamable, dealt_out, filled, relaxed
 from dplace.problem import Problem
+from dplace.simulator.timeline import Timeline
 from dplace.sizes import size_in_words
 
 __all__ = ["StreamSearch"]
@@ -44,6 +45,8 @@ class _Way(NamedTuple):
     """A placement, and how its devices' memory is shared out; see ``streaming.py``."""
 
     placement: Placement
+    timeline: Timeline
+    """Of the placement if weights that may be streamed take time and no memory."""
     ahead: int
     largest_first: bool
 
@@ -111,25 +114,26 @@ class StreamSearch:
 
         def look(way: _Way) -> None:
             nonlocal refusal
-            free = self._free_bytes(evaluator, way.placement)
+            free = self._memory_bytes() - way.timeline.peak_bytes
             try:
                 found.append(
-                    self._fit(
-                        evaluator, way, free, lambda its, at: schedule(Evaluator(its), at, "fifo")
-                    )
+                    self._fit(way, free, lambda its, at: schedule(Evaluator(its), at, "fifo"))
                 )
             except MemoryLimitError as error:
                 refusal = refusal or error
 
+        ways: list[_Way] = []
         for placement in self._placements(problem, first.placement):
-            look(_Way(placement, *SHARES[0]))
-        likely = min(found, key=_seconds).way.placement if found else first.placement
+            _, timeline = evaluator.run(placement, evaluator.best_rule(placement)[1])
+            ways.append(_Way(placement, timeline, *SHARES[0]))
+            look(ways[-1])
+        likely = min(found, key=_seconds).way if found else ways[0]
         for ahead, largest_first in SHARES[1:]:
-            look(_Way(likely, ahead, largest_first))
+            look(likely._replace(ahead=ahead, largest_first=largest_first))
         # Under another order of transfers parts are others, so even what fitted may not.
         for fit in sorted(found, key=_seconds):
             try:
-                best = self._fit(evaluator, fit.way, fit.free_bytes, self.settle)
+                best = self._fit(fit.way, fit.free_bytes, self.settle)
             except MemoryLimitError as error:
                 refusal = refusal or error
                 continue
@@ -158,14 +162,8 @@ class StreamSearch:
         devices = self.streamable.problem.cluster.devices
         return np.array([device.memory_bytes for device in devices], dtype=np.int64)
 
-    def _free_bytes(self, evaluator: Evaluator, placement: Placement) -> Bytes:
-        """Return what a placement leaves on each device if weights take no memory."""
-        _, timeline = evaluator.run(placement, evaluator.best_rule(placement)[1])
-        return self._memory_bytes() - timeline.peak_bytes
-
     def _fit(
         self,
-        evaluator: Evaluator,
         way: _Way,
         free_bytes: Bytes,
         judge: Callable[[Problem, Placement], Answer | Scheduled],
@@ -176,13 +174,12 @@ class StreamSearch:
             MemoryLimitError: There is too little room for what ops read at a time.
         """
         memory, free = self._memory_bytes(), free_bytes
-        _, timeline = evaluator.run(way.placement, evaluator.best_rule(way.placement)[1])
         refusal: MemoryLimitError | None = None
         for attempt in range(TRIES):
             choice = filled(
                 self.streamable,
                 way.placement,
-                timeline,
+                way.timeline,
                 free,
                 ahead=way.ahead,
                 largest_first=way.largest_first,
