@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["arguments", "report"]
+__all__ = ["arguments", "report", "tell"]
 
 PACKAGES = ("dplace", "onnx", "onnxruntime", "onnxruntime-gpu", "torch", "transformers")
 
@@ -31,6 +31,14 @@ def arguments(description: str, **choices: Any) -> argparse.Namespace:
         else:
             parser.add_argument(option, type=type(default), default=default)
     return parser.parse_args()
+
+
+def tell(row: Mapping[str, Any]) -> None:
+    """Print a row as soon as it is there, for who waits for the table."""
+    print(
+        {name: round(it, 3) if isinstance(it, float) else it for name, it in row.items()},
+        flush=True,
+    )
 
 
 def report(

@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import arguments, report
+from benchmarks.figures import arguments, report, tell
 from benchmarks.namespaces import Hosts
 from benchmarks.streaming_models import MODELS, write_model
 from dplace import api
@@ -79,10 +79,7 @@ def main() -> None:
         for name in options.models:
             for row in rows_of(name, hosts, options, Path(scratch)):
                 rows.append(row)
-                print(
-                    {k: round(v, 3) if isinstance(v, float) else v for k, v in shown(row)},
-                    flush=True,
-                )
+                tell(dict(shown(row)))
                 if options.json is not None:  # what has been measured is kept
                     options.json.write_text(json.dumps({"rows": rows}))
     rows.sort(key=lambda row: (list(MODELS).index(row["model"]), -row["mbit/s"]))

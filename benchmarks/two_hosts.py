@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.figures import arguments, report
+from benchmarks.figures import arguments, report, tell
 from benchmarks.namespaces import Hosts
 from benchmarks.streaming import RATES, at_speed, measured_link, rate_of, runs
 from benchmarks.streaming_models import MODELS, write_model
@@ -47,10 +47,7 @@ def main() -> None:
         for name in options.models:
             for row in rows_of(name, hosts, options, Path(scratch)):
                 rows.append(row)
-                print(
-                    {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()},
-                    flush=True,
-                )
+                tell(row)
     told = {
         f"{which} error {how}": of([abs(row[column] / row["measured"] - 1) for row in rows])
         for how, column in (
