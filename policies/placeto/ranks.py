@@ -21,6 +21,7 @@ from dplace.policies.placeto.batch import Batch, make_batch
 from dplace.policies.placeto.episode import Episode
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import Played, Seats, play
+from dplace.runtime.ranks.launch import launch_of
 
 __all__ = ["ALONE", "Ranks", "play_together", "ranks_of_torchrun"]
 
@@ -104,9 +105,9 @@ def ranks_of_torchrun(device: str) -> Iterator[tuple[Ranks, torch.device]]:
         device: ``cpu`` or ``cuda``.
 
     Raises:
-        UsageError: There is no such device.
+        UsageError: There is no such device, or what a launcher sets is no number.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    launch = launch_of(os.environ)
     own = torch.device(device)
     if own.type == "cuda":
         if not torch.cuda.is_available():
@@ -116,7 +117,7 @@ def ranks_of_torchrun(device: str) -> Iterator[tuple[Ranks, torch.device]]:
         torch.use_deterministic_algorithms(True, warn_only=True)
         own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(own)
-    if size == 1 or "MASTER_ADDR" not in os.environ:
+    if launch is None or launch.size == 1:
         yield ALONE, own
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo")

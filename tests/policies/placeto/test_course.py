@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from dplace.errors import InputError
+from dplace.errors import InputError, UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.course import Course, CourseSettings, Step
 from dplace.policies.placeto.kept import load_kept, save_kept
-from dplace.policies.placeto.ranks import ALONE, Ranks
+from dplace.policies.placeto.ranks import ALONE, Ranks, ranks_of_torchrun
 from dplace.policies.placeto.rollout import Seats
 from dplace.policies.placeto.train import Settings
 from dplace.policies.placeto.world import World
@@ -164,6 +164,21 @@ def test_two_processes_come_to_what_one_does(tmp_path: Path) -> None:
         for figures, those in zip(found["figures"], expected["figures"], strict=True):
             assert figures == pytest.approx(those, rel=1e-3)
     assert again == answer
+
+
+def test_what_a_launcher_sets_has_to_be_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("RANK", "0"), ("MASTER_ADDR", "x"), ("MASTER_PORT", "29500")):
+        monkeypatch.setenv(name, text)
+    for text in ("two", "9" * 5000):
+        monkeypatch.setenv("WORLD_SIZE", text)
+        with (
+            pytest.raises(UsageError, match="in the environment: expected a number from 1"),
+            ranks_of_torchrun("cpu"),
+        ):
+            pass
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with ranks_of_torchrun("cpu") as (ranks, _):
+        assert ranks.size == 1
 
 
 def test_a_course_of_other_settings_is_another(whole: tuple[list[Step], torch.Tensor]) -> None:
