@@ -1,7 +1,6 @@
 """exhaustive: nothing beats it, and what cannot be tried is refused."""
 
 import dataclasses
-import time
 from typing import get_args
 
 import numpy as np
@@ -15,6 +14,7 @@ from dplace.policies.exhaustive import exhaustive, num_placements
 from dplace.policies.policy import POLICIES
 from dplace.problem import Machine, Objective, Problem
 from tests.brute_force import optimum_s
+from tests.lines_run import lines_run
 from tests.policies.worlds import heavy_chain, two_towers
 from tests.random_problems import TICK, make_cluster, make_graph, make_problem, random_problem
 
@@ -99,10 +99,13 @@ def test_devices_with_other_links_or_a_shared_channel_are_not_alike() -> None:
 
 def test_too_many_placements_are_refused_at_once() -> None:
     problem = random_problem(np.random.default_rng(0), 400, 16, unlike=True)
-    begun = time.process_time()
-    with pytest.raises(UsageError, match=r"more than 2,000,000 placements on 16xTEST; pin ops"):
-        found(problem)
-    assert time.process_time() - begun < 5
+
+    def refused() -> None:
+        with pytest.raises(UsageError, match=r"more than 2,000,000 placements on 16xTEST; pin ops"):
+            found(problem)
+
+    refused()  # what the first call imports and compiles is no part of it
+    assert lines_run(refused) < 20_000
 
 
 def test_long_graphs_with_one_way_are_placed() -> None:
