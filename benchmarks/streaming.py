@@ -268,7 +268,7 @@ def bound_of(plan: Plan, compute_s: float, bytes_per_s: float) -> float:
 
 def measured_link(hosts: Hosts, bits_per_s: float) -> tuple[float, float]:
     """Return latency in seconds and bytes per second of messages to the first host."""
-    lines = started(hosts, ["-m", "benchmarks.link_probe", str(bits_per_s)])
+    lines = started(hosts, ["-m", "benchmarks.link_probe"])
     latency_s, bytes_per_s = (float(word) for word in lines[-1].split())
     return latency_s, bytes_per_s
 

@@ -1,33 +1,35 @@
-"""Measure the network between two hosts: one listens, the other one connects and times.
+"""Measure the network between two hosts: one listens, the other one connects.
 
-A message is its length, eight bytes, and as many bytes; the listener answers eight bytes when it
-has all. So a message takes a round trip and the time of its bytes.
+They meet over a plain connection, which says where the two become ranks, and then time the messages
+that ranks send each other (``runtime/ranks/message_times.py``), in both directions.
 """
 
 import socket
 import struct
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dplace.errors import InputError, UsageError
 from dplace.profiles.catalogue import DeviceKind
-from dplace.profiles.line_fit import fit_line
+from dplace.profiles.line_fit import Line, fit_line
 from dplace.profiles.machine import date_now, setting_here
 from dplace.profiles.probe import SpeedProbe
 from dplace.profiles.store import LinkCosts
 
-__all__ = ["answer_network", "measure_network"]
+__all__ = ["answer_network", "measure_network", "unlike"]
 
-SIZES = (1, 4096, 65536, 2**18, 2**20, 2**22, 2**24)
-LARGEST = 2**26
-GREETING = b"dplace-1"
-HEADER = struct.Struct("!Q")
-LIMIT_S = 10.0
+Times = Sequence[tuple[int, float]]
+"""Sizes of messages in bytes, and their seconds."""
+
+MARK = b"dplace-"
+GREETING = MARK + b"2"
+PORT = struct.Struct("!H")
+LIMIT_S = 20.0
 """How long either side waits for the other one."""
-ROUNDS = 20
-CHUNK = 2**20
+ALIKE = 1.2
+"""How much the rates of the two directions may differ without a word."""
+NAMES = ["the machine that listens", "the machine that connects"]
 
 
 def answer_network(
@@ -44,6 +46,7 @@ def answer_network(
 
     Raises:
         InputError: The address cannot be listened at, or the other side says something else.
+        DeviceLostError: The other machine is gone.
     """
     host, port = _address(address, "--listen")
     try:
@@ -55,84 +58,90 @@ def answer_network(
                 place = f"{address.rpartition(':')[0]}:{server.getsockname()[1]}"
                 progress(f"waiting at {place} for dplace profile --links --connect {place}")
             connection, _ = server.accept()
-            with connection:
-                _prepare(connection)
-                if _receive(connection, len(GREETING)) != GREETING:
-                    raise InputError(f"--listen {address}: something else than dplace connected")
-                connection.sendall(GREETING)
-                _answer(connection, address)
+        with connection:
+            connection.settimeout(LIMIT_S)
+            if _receive(connection, len(GREETING)) != GREETING:
+                raise InputError(f"--listen {address}: something else than dplace connected")
+            # As the other machine reached it: the address that was asked for may be 0.0.0.0.
+            own = connection.getsockname()[0]
+            meeting_port = _free_port(own, family)
+            connection.sendall(GREETING + PORT.pack(meeting_port))
+        _message_times(0, own, meeting_port)
     except OSError as error:
         raise InputError(f"--listen {address}: {error.strerror or error}") from error
 
 
-def _answer(connection: socket.socket, address: str) -> None:
-    while True:
-        (size,) = HEADER.unpack(_receive(connection, HEADER.size))
-        if size == 0:
-            return
-        if size > LARGEST:
-            raise InputError(f"--listen {address}: the other side announces {size} bytes")
-        left = size
-        while left:
-            got = connection.recv(min(CHUNK, left))
-            if not got:
-                raise ConnectionError("the other side has gone")
-            left -= len(got)
-        connection.sendall(HEADER.pack(size))
-
-
 def measure_network(address: str, kind: DeviceKind) -> tuple[LinkCosts, tuple[str, ...]]:
-    """Return the costs of transfers to the machine that listens at an address.
+    """Return the costs of messages between this machine and the one that listens, and warnings.
 
     Raises:
         InputError: It cannot be reached, or no dplace listens there.
+        DeviceLostError: It is gone, or ranks cannot reach each other.
     """
     host, port = _address(address, "--connect")
     try:
         with socket.create_connection((host, port), timeout=LIMIT_S) as connection:
-            _prepare(connection)
             connection.sendall(GREETING)
-            if _receive(connection, len(GREETING)) != GREETING:
-                raise InputError(f"--connect {address}: no dplace listens there")
-            seconds = [_trip_s(connection, size) for size in SIZES]
-            connection.sendall(HEADER.pack(0))
+            answer = _receive(connection, len(GREETING))
+            if answer != GREETING:
+                other = "another version of dplace" if answer.startswith(MARK) else "no dplace"
+                raise InputError(f"--connect {address}: {other} listens there")
+            (meeting_port,) = PORT.unpack(_receive(connection, PORT.size))
+            there = connection.getpeername()[0]
+        from_here, to_here = _message_times(1, there, meeting_port)
     except OSError as error:
         raise InputError(
             f"--connect {address}: {error.strerror or error}; run dplace profile --links "
             "--listen ADDRESS:PORT on the other machine first"
         ) from error
-    # The answer comes back with the same latency as the message went with.
-    back_s = seconds[0] / 2
-    line = fit_line(np.array(SIZES, dtype=np.float64), np.array(seconds) - back_s)
+    lines = [_line(from_here), _line(to_here)]
     costs = LinkCosts(
         setting=setting_here(kind),
         date=date_now(),
         calls=(),
-        latency_s=line.intercept,
-        bytes_per_s=1 / line.slope,
-        relative_error=line.relative_error,
-        sizes_bytes=SIZES,
+        # One figure is stored for both directions.
+        latency_s=sum(line.intercept for line in lines) / 2,
+        bytes_per_s=2 / sum(line.slope for line in lines),
+        relative_error=max(line.relative_error for line in lines),
+        sizes_bytes=tuple(sorted({size for size, _ in (*from_here, *to_here)})),
         between="hosts",
         probe_s=SpeedProbe().take(),
     )
-    return costs, ()
+    return costs, unlike(*lines)
 
 
-def _trip_s(connection: socket.socket, size: int) -> float:
-    """Return the median time from sending a message to its answer."""
-    message = HEADER.pack(size) + bytes(size)
-    found: list[float] = []
-    for _ in range(ROUNDS):
-        begun_s = time.perf_counter()
-        connection.sendall(message)
-        _receive(connection, HEADER.size)
-        found.append(time.perf_counter() - begun_s)
-    return float(np.median(found))
+def _message_times(rank: int, store_address: str, store_port: int) -> tuple[Times, Times]:
+    """Return the times of messages from rank 1 to rank 0, and back."""
+    from dplace.runtime.ranks.gathering import Gathering
+    from dplace.runtime.ranks.launch import Launch
+    from dplace.runtime.ranks.message_times import message_times
+
+    launch = Launch(rank=rank, size=2, address=store_address, port=store_port)
+    with Gathering(launch, timeout_s=LIMIT_S) as gathering:
+        gathering.watch.all_are_here(NAMES)
+        found = gathering.do(lambda: message_times(gathering))
+    return found[1, 0], found[0, 1]
 
 
-def _prepare(connection: socket.socket) -> None:
-    connection.settimeout(LIMIT_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _free_port(host: str, family: socket.AddressFamily) -> int:
+    with socket.create_server((host, 0), family=family) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _line(times: Times) -> Line:
+    sizes, seconds = zip(*times, strict=True)
+    return fit_line(np.array(sizes, dtype=np.float64), np.array(seconds))
+
+
+def unlike(from_here: Line, to_here: Line) -> tuple[str, ...]:
+    """Return what to say of directions that are not alike."""
+    ratio = from_here.slope / to_here.slope
+    if 1 / ALIKE < ratio < ALIKE:
+        return ()
+    rates = [f"{1e-6 / line.slope:,.0f} MB/s" for line in (from_here, to_here)]
+    text = "messages from here go at {} and to here at {}; what is stored lies between the two"
+    return ("--connect: " + text.format(*rates),)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

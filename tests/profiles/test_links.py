@@ -1,19 +1,24 @@
-"""Measured hand-overs: the line through them, and real ones between two threads."""
+"""Measured hand-overs: the line through them, and real ones between threads and processes."""
 
-import queue
 import re
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from dplace.errors import InputError, UsageError
-from dplace.profiles import device_kind
-from dplace.profiles.line_fit import fit_line
+from dplace.errors import DeviceLostError, InputError, UsageError
+from dplace.profiles import device_kind, network
+from dplace.profiles.line_fit import Line, fit_line
 from dplace.profiles.links import measure_links
 from dplace.profiles.network import answer_network, measure_network
 from dplace.runtime.devices import usable_cores
+from dplace.runtime.ranks.interface import VARIABLES
+from dplace.runtime.ranks.message_times import SIZES as MESSAGE_SIZES
 
 SIZES = np.array([1e4, 1e5, 2e5, 4e5, 8e5, 1.6e6])
 
@@ -69,28 +74,92 @@ def free_port() -> int:
         return port
 
 
+@contextmanager
+def listening(host: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield a process that listens, and where."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dplace", "profile", "--links", "--listen", f"{host}:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        waiting = re.fullmatch(
+            r"dplace: waiting at (.+) for dplace profile --links --connect (.+)\n", line
+        )
+        assert waiting is not None, line
+        assert waiting[1] == waiting[2] != f"{host}:0"
+        yield process, waiting[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_the_network_between_two_addresses(host: str) -> None:
+def test_the_network_between_two_addresses(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if host == "[::1]" and not has_ipv6():
         pytest.skip("needs IPv6")
-    said: queue.Queue[str] = queue.Queue()
-    other = threading.Thread(
-        target=answer_network,
-        args=(f"{host}:0",),
-        kwargs={"wait_s": 10.0, "progress": said.put},
-    )
-    other.start()
-    waiting = re.fullmatch(
-        r"waiting at (.+) for dplace profile --links --connect (.+)", said.get(timeout=10)
-    )
-    assert waiting is not None
-    assert waiting[1] == waiting[2] != f"{host}:0"
-    found, _ = measure_network(waiting[1], device_kind("CPU"))
-    other.join(timeout=10)
-    assert not other.is_alive()
+    for name in VARIABLES:  # chosen for this address, and not for what runs after it
+        monkeypatch.setenv(name, "lo")
+    with listening(host) as (process, place):
+        found, warnings = measure_network(place, device_kind("CPU"))
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "", "")
     assert found.between == "hosts"
-    assert 0 < found.latency_s < 0.01
-    assert found.bytes_per_s > 1e7
+    assert set(found.sizes_bytes) <= set(MESSAGE_SIZES)
+    assert len(found.sizes_bytes) >= 2
+    assert 0 < found.latency_s < 0.1
+    assert found.bytes_per_s > 1e6
+    assert all("messages from here go at" in text for text in warnings)
+
+
+def test_a_machine_that_goes_amid_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "lo")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"dplace-2" + free_port().to_bytes(2, "big"))
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        monkeypatch.setattr(network, "LIMIT_S", 1.0)
+        with pytest.raises(DeviceLostError, match=r"lost rank 0: nobody answers at 127\.0\.0\.1:"):
+            measure_network(place, device_kind("CPU"))
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [(b"dplace-1", "another version of dplace"), (b"HTTP/1.1 400 Bad", "no dplace")],
+)
+def test_what_listens_is_told(answer: bytes, says: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(InputError, match=f"--connect {place}: {says} listens there"):
+            measure_network(place, device_kind("CPU"))
+        thread.join()
+
+
+@pytest.mark.parametrize(("back", "expected"), [(1.1, 0), (0.5, 1), (3.0, 1)])
+def test_directions_that_are_not_alike_are_told(back: float, expected: int) -> None:
+    here, there = (Line(intercept=1e-4, slope=s, relative_error=0.0) for s in (1e-8, back * 1e-8))
+    assert len(network.unlike(here, there)) == expected
 
 
 def has_ipv6() -> bool:
