@@ -11,6 +11,8 @@ process has once a twin of the model, with as many ops but narrow, was opened, r
 it as:
 
     python -m benchmarks.streamed_model --json streamed_model.json
+
+``--profile`` measures the model's ops first, with packed weights, as ``dplace profile`` does.
 """
 
 import json
@@ -235,7 +237,7 @@ def by_turns(problem: Problem) -> NDArray[np.int32]:
 
 def main() -> None:
     """Place, run and compare; leave with 1 if outputs differ or memory exceeds the plan's."""
-    options = arguments(__doc__ or "", layers=15, devices=2, memory="1GB", repeat=3)
+    options = arguments(__doc__ or "", layers=15, devices=2, memory="1GB", repeat=3, profile=False)
     from dplace import api
 
     with tempfile.TemporaryDirectory(prefix="dplace-") as name:
@@ -249,8 +251,11 @@ def main() -> None:
             placement=by_turns,
             out=folder / "twin",
         )
+        if options.profile:
+            api.profile([model], out=folder / "times.json")
+        profiles = [folder / "times.json"] if options.profile else []
         started_s = time.perf_counter()
-        answer = api.place(model, cluster=str(cluster), out=folder / "plan")
+        answer = api.place(model, cluster=str(cluster), profiles=profiles, out=folder / "plan")
         placed_s = time.perf_counter() - started_s
         plan = answer.plan
         x = np.random.default_rng(3).standard_normal((1, SEQUENCE, WIDTH)).astype(np.float32)

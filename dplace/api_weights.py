@@ -55,6 +55,7 @@ def place_with_weights(
         InputError: There is no such home.
         MemoryLimitError: Nothing fits.
     """
+    from dplace.graph_io.fed_weights import repacked_bytes
     from dplace.policies.stream_search import StreamSearch
 
     _check(made.problem, weights, home)
@@ -67,6 +68,7 @@ def place_with_weights(
                 raise
             too_little = error
     streamable = _streamable(made, home)
+    repacked = repacked_bytes(made.placeable)
     if not streamable.may_be.any():
         if too_little is not None:
             raise too_little
@@ -75,7 +77,7 @@ def place_with_weights(
     try:
         choice, answer = StreamSearch(
             streamable=streamable,
-            lifted=lambda choice: _lifted(made, streamable, choice).problem,
+            lifted=lambda choice: _lifted(made, streamable, choice, repacked).problem,
             decide=decide,
             settle=settle,
             is_free=is_free,
@@ -83,7 +85,7 @@ def place_with_weights(
         ).best()
     except MemoryLimitError as error:
         raise MemoryLimitError(f"{error} (with weights streamed)") from too_little
-    return _told(_lifted(made, streamable, choice), answer), answer
+    return _told(_lifted(made, streamable, choice, repacked), answer), answer
 
 
 def _check(problem: Problem, weights: str, home: str) -> None:
@@ -126,15 +128,29 @@ def _with_warning(made: ModelProblem, warning: str) -> ModelProblem:
     return dataclasses.replace(made, warnings=(*made.warnings, warning))
 
 
-def _lifted(made: ModelProblem, streamable: Streamable, choice: Choice) -> ModelProblem:
-    """Return the model with the weights of a choice as values."""
+def _lifted(
+    made: ModelProblem, streamable: Streamable, choice: Choice, repacked: NDArray[np.float64]
+) -> ModelProblem:
+    """Return the model with the weights of a choice as values.
+
+    Args:
+        repacked: As ``repacked_bytes`` gives them.
+    """
     import numpy as np
 
     from dplace.graph_io.lift import lift
+    from dplace.profiles.streaming import with_repacking
 
+    graph = made.placeable.graph
     placeable = lift(made.placeable, np.flatnonzero(choice.streamed).tolist())
+    ops = np.repeat(np.arange(graph.num_ops), np.diff(graph.weight_offsets))
+    of_ops = np.zeros((graph.num_ops, 2))
+    np.add.at(of_ops, ops, repacked * choice.streamed[graph.op_weights, None])
     problem = dataclasses.replace(
-        streamable.problem, graph=placeable.graph, buffer_bytes=choice.buffer_bytes
+        streamable.problem,
+        graph=placeable.graph,
+        seconds=with_repacking(streamable.problem.seconds, of_ops, streamable.problem.cluster),
+        buffer_bytes=choice.buffer_bytes,
     )
     homes = np.full(placeable.graph.num_values, -1, dtype=np.int32)
     homes[problem.streamed] = streamable.home
@@ -162,8 +178,7 @@ def _told(made: ModelProblem, answer: Answer) -> ModelProblem:
         made = _with_warning(
             made,
             "on CPUs streamed weights take longer than predicted where files are not in the "
-            "system's cache, cores have other work, or products would have had packed weights "
-            "(docs/machine-models.md)",
+            "system's cache or cores have other work (docs/machine-models.md)",
         )
     if made.optimised.mode == "native" and (homes_of(problem)[problem.streamed] < 0).any():
         has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,11 +2,21 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from dplace.graph_io.build import PlaceableModel
 
-__all__ = ["FLOAT_PRODUCTS", "PACKED_AT_START", "SAME_BITS", "changes_bits", "nodes_of", "op_type"]
+__all__ = [
+    "FLOAT_PRODUCTS",
+    "PACKED_AT_START",
+    "SAME_BITS",
+    "changes_bits",
+    "nodes_of",
+    "op_type",
+    "repacked_bytes",
+]
 
 PACKED_AT_START = frozenset(
     [
@@ -30,6 +40,9 @@ FLOAT_PRODUCTS = {
 }
 """Inputs of float32 that onnxruntime packs when they are constant, and then sums up in other
 blocks. Measured with 1.31: other last bits for a single row, and from 129 columns on."""
+
+RECURRENT = ("GRU", "LSTM")
+"""Their matrices lie transposed, and the second of them is used at every step."""
 
 SAME_BITS = frozenset(
     [
@@ -107,3 +120,56 @@ def changes_bits(lifted: PlaceableModel) -> bool:
                 if slot in FLOAT_PRODUCTS.get(kind, ()) and value.dtype == ir.DataType.FLOAT:
                     return True
     return False
+
+
+def repacked_bytes(source: PlaceableModel) -> NDArray[np.float64]:
+    """Return the bytes that ops pack at each run, of each weight that they read, were it fed.
+
+    A constant matrix is packed once, when a session opens; a fed one is packed by each product that
+    has more than one row, a recurrent one at every step.
+
+    Args:
+        source: A model whose weights are not lifted yet.
+
+    Returns:
+        Shape ``(len(graph.op_weights), 2)``: of matrices as they lie, and of transposed ones.
+    """
+    graph = source.graph
+    found = np.zeros((len(graph.op_weights), 2))
+    for op in range(graph.num_ops):
+        mine = enumerate(graph.weights_of(op).tolist(), int(graph.weight_offsets[op]))
+        places = {source.weights[weight]: {place} for place, weight in mine}
+        # What a clone makes of a weight counts as another one; the one that it reads is moved.
+        for node in source.op_clones[op]:
+            read = [places[value] for value in node.inputs if value is not None and value in places]
+            places.update(dict.fromkeys(node.outputs, set().union(*read)))
+        for node in nodes_of(source, op):
+            for slot in FLOAT_PRODUCTS.get(op_type(node), ()):
+                value = node.inputs[slot] if slot < len(node.inputs) else None
+                if value is None or value.dtype != ir.DataType.FLOAT:
+                    continue
+                is_transposed = op_type(node) in RECURRENT or _is_set(node, "transB")
+                for place in places.get(value, ()):
+                    size = graph.weight_bytes[graph.op_weights[place]]
+                    found[place, int(is_transposed)] += _products(source, node, slot) * size
+    return found
+
+
+def _products(source: PlaceableModel, node: ir.Node, slot: int) -> int:
+    """Return how many products with more than one row a node makes with one of its weights."""
+    x = node.inputs[0]
+    shape = source.observed.shapes.get(x.name or "") if x is not None else None
+    if shape is None or len(shape) < 2:
+        return int(shape is None)  # a vector is one row
+    if op_type(node) in RECURRENT:  # onnxruntime has no other layout than (steps, batch, size)
+        steps, batch = shape[:2]
+        if slot == 1:
+            return int(batch * steps > 1)
+        return steps if batch > 1 else 0
+    rows = shape[-1] if _is_set(node, "transA") else int(np.prod(shape[:-1]))
+    return int(rows > 1)
+
+
+def _is_set(node: ir.Node, name: str) -> bool:
+    attribute = node.attributes.get(name)
+    return attribute is not None and attribute.as_int() != 0

@@ -10,7 +10,12 @@ import onnx.numpy_helper
 import pytest
 from numpy.typing import NDArray
 
-from dplace.graph_io.fed_weights import FLOAT_PRODUCTS, SAME_BITS, changes_bits
+from dplace.graph_io.fed_weights import (
+    FLOAT_PRODUCTS,
+    SAME_BITS,
+    changes_bits,
+    repacked_bytes,
+)
 from dplace.graph_io.lift import lift
 from tests.graph_io.models import parse, prepare
 from tests.zoo.plain_session import assert_bit_equal, plain_session
@@ -272,3 +277,45 @@ def test_a_weight_that_the_model_returns_changes_nothing_where_it_stays() -> Non
         )
     )
     assert not changes_bits(source)
+
+
+SQUARE = 4 * 128 * 128
+
+
+@pytest.mark.parametrize(
+    ("x", "line", "packed"),
+    [
+        ("128,128", "y = MatMul(x, w)", (SQUARE, 0)),
+        ("1,128", "y = MatMul(x, w)", (0, 0)),
+        ("3,1,128", "y = MatMul(x, w)", (SQUARE, 0)),
+        ("128", "y = MatMul(x, w)", (0, 0)),
+        ("128,128", "y = MatMul(w, x)", (0, 0)),
+        ("128,128", "y = Add(x, w)", (0, 0)),
+        ("2,128", "y = Gemm(x, w)", (SQUARE, 0)),
+        ("2,128", "y = Gemm<transB=1>(x, w)", (0, SQUARE)),
+        ("128,1", "y = Gemm<transA=1>(x, w)", (0, 0)),
+        ("128,2", "y = Gemm<transA=1>(x, w)", (SQUARE, 0)),
+        ("128,128", "a = MatMul(x, w)  y = MatMul(a, w)", (2 * SQUARE, 0)),
+        ("2,128", "t = Transpose(w)  y = MatMul(x, t)", (SQUARE, 0)),
+    ],
+)
+def test_fed_matrices_are_packed_each_time(x: str, line: str, packed: tuple[int, int]) -> None:
+    rows = "n" if x != "128" else "128"
+    model = parse(f"g (float[{x}] x) => (float[{rows}] y) {{ {line} }}", w=(128, 128))
+    _, source = prepare(model)
+    graph = source.graph
+    mine = graph.op_weights == graph.weight_names.index("w")
+    assert repacked_bytes(source)[mine].sum(axis=0).tolist() == list(packed)
+    assert not repacked_bytes(source)[~mine].any()
+
+
+@pytest.mark.parametrize(("x", "steps"), [("5,2,16", 5), ("5,1,16", 0)])
+def test_recurrent_matrices_are_packed_at_every_step(x: str, steps: int) -> None:
+    model = parse(
+        f"g (float[{x}] x) => (float[n] y) {{ y = LSTM<hidden_size=16>(x, w, r) }}",
+        w=(1, 64, 16),
+        r=(1, 64, 16),
+    )
+    _, source = prepare(model)
+    found = dict(zip(source.graph.weight_names, repacked_bytes(source).tolist(), strict=True))
+    assert found == {"w": [0.0, 4096.0], "r": [0.0, steps * 4096.0]}
