@@ -1,9 +1,13 @@
 """What holds for every test: the user's own data folder is neither read nor written."""
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+
+# A thread that torch left behind may say late that nobody answers, amid another test's output.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # read at torch's import
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts in the background like this, and tests of Ctrl-C would wait.

@@ -15,15 +15,22 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import Store
 
-from dplace.errors import UsageError
+from dplace.errors import DeviceLostError, UsageError
 from dplace.policies.placeto.batch import Batch, make_batch
 from dplace.policies.placeto.episode import Episode
 from dplace.policies.placeto.network import PlacetoNetwork
 from dplace.policies.placeto.rollout import Played, Seats, play
-from dplace.runtime.ranks.launch import launch_of
+from dplace.runtime.ranks.gathering import on_thread
+from dplace.runtime.ranks.interface import choose_interface
+from dplace.runtime.ranks.launch import Launch, launch_of
+from dplace.runtime.ranks.store import no_answer, open_store
 
 __all__ = ["ALONE", "Ranks", "play_together", "ranks_of_torchrun"]
+
+COME_S = 60.0
+"""How long to wait for the other processes."""
 
 
 class Ranks:
@@ -47,9 +54,19 @@ class Ranks:
         return slice(num * self.rank // self.size, num * (self.rank + 1) // self.size)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return the sum of a tensor over all processes; it is changed in place."""
+        """Return the sum of a tensor over all processes; it is changed in place.
+
+        Raises:
+            DeviceLostError: One of them is gone.
+        """
         if self.size > 1:
-            dist.all_reduce(tensor)
+            try:
+                dist.all_reduce(tensor)
+            except RuntimeError as error:  # as torch says that a connection broke
+                raise DeviceLostError(
+                    "lost another process of the training: its connection broke; start all of them "
+                    "again, and they go on from what was kept last"
+                ) from error
         return tensor
 
     def from_first(self, content: bytes) -> bytes:
@@ -106,6 +123,8 @@ def ranks_of_torchrun(device: str) -> Iterator[tuple[Ranks, torch.device]]:
 
     Raises:
         UsageError: There is no such device, or what a launcher sets is no number.
+        DeviceLostError: Some process did not come.
+        InputError: The port that the launcher names is in use.
     """
     launch = launch_of(os.environ)
     own = torch.device(device)
@@ -120,11 +139,40 @@ def ranks_of_torchrun(device: str) -> Iterator[tuple[Ranks, torch.device]]:
     if launch is None or launch.size == 1:
         yield ALONE, own
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo")
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo",
+        store=_meeting_place(launch),
+        rank=launch.rank,
+        world_size=launch.size,
+    )
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size()), own
+        yield Ranks(launch.rank, launch.size), own
     finally:
         dist.destroy_process_group()
+
+
+def _meeting_place(launch: Launch) -> Store:
+    """Return the store that all processes are at by now."""
+    choose_interface(launch.address)
+    found = on_thread(lambda: open_store(launch, COME_S, clients=1), COME_S)
+    if found is None:  # torch keeps no time where a host drops what is sent to it
+        raise no_answer(launch, COME_S)
+    (client,) = found
+    keys = [f"training/{rank}" for rank in range(launch.size)]
+
+    def wait() -> bool:
+        client.set(keys[launch.rank], "")
+        client.wait(keys, COME_S)
+        return True
+
+    try:
+        on_thread(wait, None)
+    except RuntimeError as error:
+        missing = next((rank for rank, key in enumerate(keys) if not client.has([key])), 0)
+        raise DeviceLostError(
+            f"lost rank {missing} of {launch.size}: it did not come within {COME_S:g} s"
+        ) from error
+    return client.store
 
 
 def play_together(

@@ -17,7 +17,7 @@ from dplace.runtime.ranks.store import no_answer, open_store
 from dplace.runtime.ranks.verdict import verdict_of
 from dplace.runtime.ranks.watch import Leave, Watch
 
-__all__ = ["TERMINATED", "Gathering"]
+__all__ = ["TERMINATED", "Gathering", "on_thread"]
 
 TERMINATED = 143
 """What a shell reports for a tool that SIGTERM ended: 128 + 15."""
@@ -48,7 +48,7 @@ class Gathering:
         self.launch = launch
         self.timeout_s = timeout_s
         choose_interface(launch.address)
-        found = _on_thread(lambda: open_store(launch, timeout_s, clients=3), timeout_s)
+        found = on_thread(lambda: open_store(launch, timeout_s, clients=3), timeout_s)
         if found is None:  # torch keeps no time where a host drops what is sent to it
             raise no_answer(launch, timeout_s)
         self.store, *others = found
@@ -61,7 +61,7 @@ class Gathering:
 
     def do(self, work: Callable[[], Made]) -> Made:
         """Return what ``work`` returns, done on a thread; raise if the run ends meanwhile."""
-        found = _on_thread(work, None, self.watch)
+        found = on_thread(work, None, self.watch)
         assert found is not None
         return found
 
@@ -138,10 +138,12 @@ def _is_terminated(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code == TERMINATED
 
 
-def _on_thread(
+def on_thread(
     work: Callable[[], Made], limit_s: float | None, watch: Watch | None = None
 ) -> Made | None:
     """Return what ``work`` returns, without this thread being in native code meanwhile.
+
+    So Ctrl-C is heard.
 
     Args:
         limit_s: How long to wait for it; then None is returned.

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from dplace.errors import InputError, UsageError
+from dplace.errors import DeviceLostError, InputError, UsageError
 from dplace.lowering import Evaluator
 from dplace.policies.placeto.course import Course, CourseSettings, Step
 from dplace.policies.placeto.kept import load_kept, save_kept
@@ -23,6 +24,7 @@ from dplace.policies.placeto.world import World
 from tests.policies.placeto.test_train import chains, network
 from tests.policies.placeto.two_processes import SETTINGS, STAGES, course_of, together
 from tests.policies.worlds import heavy_chain
+from tests.runtime.ranks.processes import free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -179,6 +181,57 @@ def test_what_a_launcher_sets_has_to_be_numbers(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WORLD_SIZE", "1")
     with ranks_of_torchrun("cpu") as (ranks, _):
         assert ranks.size == 1
+
+
+def test_a_process_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dplace.policies.placeto.ranks.COME_S", 1.0)
+    launched = {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}
+    for name, text in {**launched, "MASTER_PORT": str(free_port())}.items():
+        monkeypatch.setenv(name, text)
+    with (
+        pytest.raises(DeviceLostError, match=r"^lost rank 1 of 3: it did not come within 1 s$"),
+        ranks_of_torchrun("cpu"),
+    ):
+        pass
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    with (
+        pytest.raises(DeviceLostError, match=r"^lost rank 0: nobody answers at 127\.0\.0\.1:"),
+        ranks_of_torchrun("cpu"),
+    ):
+        pass
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_other_with_a_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dplace", "-v", "pretrain", "ptb"]
+    command += ["--members", "1", "--updates", "1000", "-o", str(tmp_path / "mine")]
+    launched = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = [
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **launched, "RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    first, second = processes
+    try:
+        assert first.stderr is not None
+        while "step 2 of" not in first.stderr.readline():
+            assert first.poll() is None
+        second.kill()
+        out, err = first.communicate(timeout=60)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert (first.returncode, out) == (4, "")
+    (told,) = (line for line in err.splitlines() if line.startswith("dplace: error: "))
+    assert told.startswith("dplace: error: lost another process of the training: its connection")
+    assert "Traceback" not in err
 
 
 def test_a_course_of_other_settings_is_another(whole: tuple[list[Step], torch.Tensor]) -> None:
