@@ -121,16 +121,6 @@ def row_of(name: str, rate: str, hosts: Hosts, options: Any, scratch: Path) -> d
             *(("random", s) for s in range(seeds)),
         ]
     }
-    turns = [(order, 0) for order in ORDERS if order != "tac"]
-    for seed in range(seeds):
-        turns += [("random", seed)] + [("tac", 0)] * (seed % 2 == 0)
-    plans = {
-        (order, seed): placed(name, scratch, f"{order}-{seed}", link, order, seed)
-        for order, seed in [
-            *((order, 0) for order in ORDERS),
-            *(("random", s) for s in range(seeds)),
-        ]
-    }
     others = [(order, 0) for order in ORDERS if order != "tac"]
     turns = others + [turn for s in range(seeds) for turn in (("random", s), ("tac", 0))]
     folders = [scratch / f"{name}-{order}-{seed}" for order, seed in turns]
