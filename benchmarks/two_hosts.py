@@ -67,7 +67,6 @@ def rows_of(name: str, hosts: Hosts, options: Any, scratch: Path) -> Iterator[di
     first = placed(path, scratch / f"{name}-first", (1e-4, 1.25e8), options.policies[0])
     for rate in options.rates:
         bits_per_s = rate_of(rate, first.transfer_bytes, first.plan.best_single_device_s)
-        hosts.set_rate(bits_per_s)
         link = measured_link(hosts, bits_per_s)
         folders: list[Path] = []
         answers: list[PlaceAnswer] = []
