@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dplace.errors import InputError, UsageError
+from dplace.errors import DeviceLostError, InputError, UsageError
 from dplace.profiles.catalogue import DeviceKind
 from dplace.profiles.line_fit import Line, fit_line
 from dplace.profiles.machine import date_now, setting_here
@@ -119,7 +119,10 @@ def _message_times(rank: int, store_address: str, store_port: int) -> tuple[Time
     launch = Launch(rank=rank, size=2, address=store_address, port=store_port)
     with Gathering(launch, timeout_s=LIMIT_S) as gathering:
         gathering.watch.all_are_here(NAMES)
-        found = gathering.do(lambda: message_times(gathering))
+        try:
+            found = gathering.do(lambda: message_times(gathering))
+        except RuntimeError as error:  # as torch says that a connection broke
+            raise DeviceLostError(f"lost {NAMES[1 - rank]}: its connection broke") from error
     return found[1, 0], found[0, 1]
 
 

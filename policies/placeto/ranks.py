@@ -139,12 +139,19 @@ def ranks_of_torchrun(device: str) -> Iterator[tuple[Ranks, torch.device]]:
     if launch is None or launch.size == 1:
         yield ALONE, own
         return
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo",
-        store=_meeting_place(launch),
-        rank=launch.rank,
-        world_size=launch.size,
-    )
+    store = _meeting_place(launch)
+    try:
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo",
+            store=store,
+            rank=launch.rank,
+            world_size=launch.size,
+        )
+    except RuntimeError as error:
+        raise DeviceLostError(
+            "lost another process of the training: it cannot be reached by what "
+            "GLOO_SOCKET_IFNAME names"
+        ) from error
     try:
         yield Ranks(launch.rank, launch.size), own
     finally:
@@ -168,7 +175,10 @@ def _meeting_place(launch: Launch) -> Store:
     try:
         on_thread(wait, None)
     except RuntimeError as error:
-        missing = next((rank for rank, key in enumerate(keys) if not client.has([key])), 0)
+        try:
+            missing = next((rank for rank, key in enumerate(keys) if not client.has([key])), 0)
+        except RuntimeError:
+            raise DeviceLostError("lost rank 0: its store does not answer any more") from error
         raise DeviceLostError(
             f"lost rank {missing} of {launch.size}: it did not come within {COME_S:g} s"
         ) from error
