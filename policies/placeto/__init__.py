@@ -17,3 +17,5 @@ __all__: list[str] = []
 
 # Without this dgl writes a file that says which backend it takes.
 os.environ.setdefault("DGLBACKEND", "pytorch")
+# Else torch says in many lines of its own that a process does not answer; read at its import.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
