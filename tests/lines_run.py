@@ -1,4 +1,8 @@
-"""Work in lines of Python: the same number on any machine, however busy; seconds are not."""
+"""Work in lines of Python: the same number on any machine, however busy; seconds are not.
+
+What C does in one line (a slice, ``in`` a list, a call of NumPy) counts as one, however long it
+takes.
+"""
 
 import sys
 from collections.abc import Callable

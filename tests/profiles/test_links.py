@@ -115,33 +115,10 @@ def test_the_network_between_two_addresses(host: str, monkeypatch: pytest.Monkey
     assert all("messages from here go at" in text for text in warnings)
 
 
-def test_a_machine_that_goes_amid_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "lo")
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """Yield where somebody listens who has one answer, then goes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        place = f"127.0.0.1:{server.getsockname()[1]}"
-
-        def greet() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(100)
-                connection.sendall(b"dplace-2" + free_port().to_bytes(2, "big"))
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        monkeypatch.setattr(network, "LIMIT_S", 1.0)
-        with pytest.raises(DeviceLostError, match=r"lost rank 0: nobody answers at 127\.0\.0\.1:"):
-            measure_network(place, device_kind("CPU"))
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [(b"dplace-1", "another version of dplace"), (b"HTTP/1.1 400 Bad", "no dplace")],
-)
-def test_what_listens_is_told(answer: bytes, says: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        place = f"127.0.0.1:{server.getsockname()[1]}"
 
         def greet() -> None:
             connection, _ = server.accept()
@@ -151,9 +128,27 @@ def test_what_listens_is_told(answer: bytes, says: str) -> None:
 
         thread = threading.Thread(target=greet)
         thread.start()
-        with pytest.raises(InputError, match=f"--connect {place}: {says} listens there"):
-            measure_network(place, device_kind("CPU"))
+        yield f"127.0.0.1:{server.getsockname()[1]}"
         thread.join()
+
+
+def test_a_machine_without_a_store_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "lo")
+    with answering(b"dplace-2" + free_port().to_bytes(2, "big")) as place:
+        monkeypatch.setattr(network, "LIMIT_S", 1.0)
+        with pytest.raises(DeviceLostError, match=r"lost rank 0: nobody answers at 127\.0\.0\.1:"):
+            measure_network(place, device_kind("CPU"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [(b"dplace-1", "another version of dplace"), (b"HTTP/1.1 400 Bad", "no dplace")],
+)
+def test_what_listens_is_told(answer: bytes, says: str) -> None:
+    with answering(answer) as place, pytest.raises(InputError) as raised:
+        measure_network(place, device_kind("CPU"))
+    assert str(raised.value) == f"--connect {place}: {says} listens there"
 
 
 @pytest.mark.parametrize(("back", "expected"), [(1.1, 0), (0.5, 1), (3.0, 1)])

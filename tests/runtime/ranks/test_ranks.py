@@ -188,7 +188,7 @@ def test_ranks_return_what_one_process_does_until_one_is_killed(tmp_path: Path) 
 
         with pytest.raises(DeviceLostError, match=r"^lost rank 2 \(cpu:2\): its connection broke$"):
             on_rank_0(launched[0], tmp_path, work)
-        assert time.perf_counter() - killed_s < 20  # the --timeout above
+        assert time.perf_counter() - killed_s < 10
         other = ended(processes[0])
         assert (other.code, other.out) == (4, "")
         assert errors(other) == ["dplace: error: lost rank 2 (cpu:2): its connection broke"]
@@ -264,7 +264,7 @@ def test_a_stopped_rank_0_ends_the_others_within_the_timeout(
         first.send_signal(signal.SIGSTOP)
         stopped_s = time.perf_counter()
         end = ended(other)
-        assert 3.0 < time.perf_counter() - stopped_s < 30
+        assert 3.0 < time.perf_counter() - stopped_s < 15
         assert (end.code, end.out) == (4, "")
         (line,) = errors(end)
         assert line.startswith("dplace: error: lost rank 0 (cpu:0): ")
