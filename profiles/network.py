@@ -7,6 +7,7 @@ that ranks send each other (``runtime/ranks/message_times.py``), in both directi
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from dplace.profiles.line_fit import Line, fit_line
 from dplace.profiles.machine import date_now, setting_here
 from dplace.profiles.probe import SpeedProbe
 from dplace.profiles.store import LinkCosts
+
+if TYPE_CHECKING:
+    from dplace.runtime.ranks.gathering import Gathering
 
 __all__ = ["answer_network", "measure_network", "unlike"]
 
@@ -61,6 +65,7 @@ def answer_network(
         with connection:
             connection.settimeout(LIMIT_S)
             if _receive(connection, len(GREETING)) != GREETING:
+                connection.sendall(GREETING)  # so that another version can say what it met
                 raise InputError(f"--listen {address}: something else than dplace connected")
             # As the other machine reached it: the address that was asked for may be 0.0.0.0.
             own = connection.getsockname()[0]
@@ -118,12 +123,26 @@ def _message_times(rank: int, store_address: str, store_port: int) -> tuple[Time
 
     launch = Launch(rank=rank, size=2, address=store_address, port=store_port)
     with Gathering(launch, timeout_s=LIMIT_S) as gathering:
+        try:
+            gathering.do(lambda: _meet(gathering))
+        except RuntimeError as error:  # as torch says that nobody came
+            raise DeviceLostError(
+                f"lost {NAMES[1 - rank]}: it did not come within {LIMIT_S:g} s"
+            ) from error
         gathering.watch.all_are_here(NAMES)
         try:
             found = gathering.do(lambda: message_times(gathering))
         except RuntimeError as error:  # as torch says that a connection broke
             raise DeviceLostError(f"lost {NAMES[1 - rank]}: its connection broke") from error
     return found[1, 0], found[0, 1]
+
+
+def _meet(gathering: "Gathering") -> bool:
+    """Return when both sides are at the store; until then neither listens for the other's beat."""
+    rank = gathering.launch.rank
+    gathering.store.set(f"here/{rank}", "")
+    gathering.store.wait([f"here/{1 - rank}"], LIMIT_S)
+    return True
 
 
 def _free_port(host: str, family: socket.AddressFamily) -> int:

@@ -141,6 +141,32 @@ def test_a_machine_without_a_store_is_named(monkeypatch: pytest.MonkeyPatch) -> 
             measure_network(place, device_kind("CPU"))
 
 
+@pytest.mark.parametrize("greeting", [b"dplace-2", b"dplace-3"])
+def test_what_connects_and_goes_is_told(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "lo")
+    monkeypatch.setattr(network, "LIMIT_S", 1.0)
+    heard: list[bytes] = []
+    threads: list[threading.Thread] = []
+
+    def connect(said: str) -> None:
+        host, _, port = said.rpartition(" ")[2].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(greeting)
+            heard.append(connection.recv(8))
+
+    def start(said: str) -> None:
+        threads.append(threading.Thread(target=connect, args=(said,)))
+        threads[0].start()
+
+    known = greeting == b"dplace-2"
+    says = "lost the machine that connects: it did not come" if known else "something else than"
+    with pytest.raises(DeviceLostError if known else InputError, match=says):
+        answer_network("127.0.0.1:0", wait_s=10.0, progress=start)
+    threads[0].join()
+    assert heard == [b"dplace-2"]
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [(b"dplace-1", "another version of dplace"), (b"HTTP/1.1 400 Bad", "no dplace")],
