@@ -11,6 +11,7 @@ import pytest
 from dplace import api
 from dplace.errors import InputError, MemoryLimitError, PlanError, UsageError
 from dplace.plan.records import Plan
+from dplace.profiles.streaming import PACK_BYTES_PER_S
 from dplace.runtime.placed_session import PlacedSession
 from dplace.runtime.values import Value
 from tests.graph_io.models import parse
@@ -177,6 +178,19 @@ def test_all_that_may_be_is_streamed_on_demand(chain: onnx.ModelProto) -> None:
     assert any("take longer than predicted" in warning for warning in answer.warnings)
     assert not any("read from disk" in warning for warning in answer.warnings)
     assert not answer.plan.exact
+
+
+def test_fed_matrices_are_packed_at_every_run(chain: onnx.ModelProto) -> None:
+    """On one device ops take as long as with resident weights, and packing them besides."""
+    streamed_s, resident_s = (
+        sum(part.predicted_s for part in plan.parts)
+        for plan in (
+            api.place(chain, cluster="1xCPU", policy="single", weights=weights).plan
+            for weights in ("stream", "resident")
+        )
+    )
+    packing_s = NUM_LAYERS * WEIGHT_BYTES / PACK_BYTES_PER_S[0]
+    assert streamed_s == pytest.approx(resident_s + packing_s)
 
 
 def test_more_than_the_host_holds_is_told_of(
